@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Brings sockets that are bound already into their groups: for a new rule, and
+ * for those that bind() had no memory for.
+ */
+#include <linux/slab.h>
+#include <net/sock_reuseport.h>
+
+#include "adopt.h"
+#include "compat/walk.h"
+#include "group.h"
+#include "member_table.h"
+#include "rules.h"
+
+/* When to look again for what a listen() under way has hidden from us. */
+#define PS_ADOPT_DELAY HZ
+
+#define PS_BATCH 64
+
+struct ps_batch {
+	struct net *net;
+	u16 port;
+	u32 n;
+	struct sock *sk[PS_BATCH];
+};
+
+static bool ps_batch_wants(const struct ps_batch *b, const struct sock *sk)
+{
+	const struct ps_member *m;
+
+	if (!net_eq(sock_net(sk), b->net) || READ_ONCE(sk->sk_num) != b->port ||
+	    !sk->sk_reuseport)
+		return false;
+	m = ps_member_find(sk);
+	return !m || !rcu_access_pointer(m->group);
+}
+
+/*
+ * Of every native group that has strangers, takes the members in the order in
+ * which they joined it, so that ids follow the order of bind(). Called in an
+ * RCU read section for each hashed socket; true if the walk can end.
+ */
+static bool ps_batch_add(struct sock *sk, void *arg)
+{
+	const struct sock_reuseport *reuse;
+	struct ps_batch *b = arg;
+	u16 i, n;
+
+	if (!net_eq(sock_net(sk), b->net) || READ_ONCE(sk->sk_num) != b->port)
+		return false;
+	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	/* Once for each group is enough. */
+	if (!reuse || reuse->socks[0] != sk)
+		return false;
+
+	n = READ_ONCE(reuse->num_socks);
+	/* Pairs with smp_wmb() in the kernel's reuseport_add_sock(). */
+	smp_rmb();
+	for (i = 0; i < n && b->n < PS_BATCH; i++) {
+		struct sock *member = READ_ONCE(reuse->socks[i]);
+
+		if (ps_batch_wants(b, member) &&
+		    refcount_inc_not_zero(&member->sk_refcnt))
+			b->sk[b->n++] = member;
+	}
+	return b->n == PS_BATCH;
+}
+
+static bool ps_bound(const struct sock *sk, u16 port)
+{
+	return READ_ONCE(sk->sk_num) == port && !sk_unhashed(sk) &&
+	       !sock_flag(sk, SOCK_DEAD);
+}
+
+/* Returns true if the socket is a member now. */
+static bool ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
+{
+	struct ps_member *m;
+	int err = -ENOENT;
+
+	lock_sock(sk);
+	if (ps_bound(sk, port)) {
+		m = ps_member_get(sk, GFP_KERNEL_ACCOUNT);
+		err = IS_ERR(m) ? PTR_ERR(m) :
+		      ps_group_join(sk, how, GFP_KERNEL_ACCOUNT);
+		/* Pairs with smp_mb() in hook_inet_release(). */
+		smp_mb();
+		if (err || !ps_bound(sk, port)) {
+			spin_lock_bh(&ps_lock);
+			m = ps_member_find(sk);
+			if (m)
+				ps_member_drop_if_idle(m);
+			spin_unlock_bh(&ps_lock);
+			if (!err)
+				ps_member_drop(sk);
+		}
+	}
+	release_sock(sk);
+	return !err;
+}
+
+/**
+ * ps_adopt_port() - a rule's: make the port's SO_REUSEPORT sockets members
+ * @net: namespace
+ * @proto: IPPROTO_TCP or IPPROTO_UDP
+ * @port: host order
+ * @policy: of the groups that this founds
+ *
+ * TCP sockets that are bound but don't listen are left for their listen().
+ *
+ * Context: process, may sleep; no socket lock held; rules_mutex held, so that
+ * the rule stays.
+ */
+void ps_adopt_port(struct net *net, u8 proto, u16 port,
+		   const struct ps_policy *policy)
+{
+	const struct ps_join how = { .by_rule = true, .policy = policy };
+	struct ps_batch *b;
+	bool progress;
+	u32 i;
+
+	b = kmalloc(sizeof(*b), GFP_KERNEL);
+	if (!b) {
+		ps_adopt_later(net);
+		return;
+	}
+	b->net = net;
+	b->port = port;
+	do {
+		progress = false;
+		b->n = 0;
+		ps_walk_port(net, proto, port, ps_batch_add, b);
+		for (i = 0; i < b->n; i++) {
+			if (ps_adopt_sock(b->sk[i], port, &how))
+				progress = true;
+			sock_put(b->sk[i]);
+		}
+	} while (progress);
+	kfree(b);
+}
+
+/**
+ * ps_adopt_later() - look for unadopted sockets of a namespace in a while
+ * @net: namespace
+ *
+ * Context: any.
+ */
+void ps_adopt_later(struct net *net)
+{
+	schedule_delayed_work(&ps_net(net)->adopt_again, PS_ADOPT_DELAY);
+}
+
+/* Sockets that wished to join and were bound when memory was short. */
+static void ps_adopt_wishes(struct net *net)
+{
+	struct rhashtable_iter iter;
+	const struct ps_join how = {};
+	struct ps_member *m;
+	struct sock *sk;
+
+	rhashtable_walk_enter(&ps_members, &iter);
+	rhashtable_walk_start(&iter);
+	while ((m = rhashtable_walk_next(&iter))) {
+		if (IS_ERR(m))
+			continue;
+		sk = m->sk;
+		if (!net_eq(sock_net(sk), net) || !READ_ONCE(m->wish_join) ||
+		    rcu_access_pointer(m->group) || !READ_ONCE(sk->sk_num))
+			continue;
+		sock_hold(sk);
+		rhashtable_walk_stop(&iter);
+		lock_sock(sk);
+		if (sk->sk_num && sk->sk_reuseport)
+			ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
+		release_sock(sk);
+		sock_put(sk);
+		rhashtable_walk_start(&iter);
+	}
+	rhashtable_walk_stop(&iter);
+	rhashtable_walk_exit(&iter);
+}
+
+void ps_adopt_work(struct work_struct *work)
+{
+	struct ps_net *pn = container_of(to_delayed_work(work), struct ps_net,
+					 adopt_again);
+	struct ps_rule *rule;
+	unsigned long index;
+
+	ps_adopt_wishes(pn->net);
+	mutex_lock(&pn->rules_mutex);
+	xa_for_each(&pn->rules, index, rule)
+		ps_adopt_port(pn->net, rule->proto, rule->port, rule->policy);
+	mutex_unlock(&pn->rules_mutex);
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Looks into a kernel's headers and prints, as compiler options, which of the
+# forms that we know they have: stable series take changes of later ones, so
+# the version number alone can't tell.
+#
+# usage: probe.sh KERNEL_SOURCE
+
+set -eu
+
+inc=$1/include
+flags=
+
+# has HEADER REGEX: is there a line like that?
+has() {
+	grep -Eqs "$2" "$inc/$1"
+}
+
+# proto HEADER FUNCTION REGEX: is the function's declaration like that?
+proto() {
+	tr '\n\t' '  ' < "$inc/$1" | grep -Eo "[ *]$2\([^;{]*" |
+		grep -Eqs "$3"
+}
+
+# body HEADER REGEX REGEX: has the block that the first one opens a line like
+# the second?
+body() {
+	sed -n "/$2/,/^}/p" "$inc/$1" | grep -Eqs "$3"
+}
+
+# flag NAME: our macro NAME is to be defined.
+flag() {
+	flags="$flags -D$1"
+}
+
+# ftrace: registers of a callback
+has linux/ftrace.h 'struct ftrace_regs' && flag PS_HAVE_FTRACE_REGS
+has linux/ftrace.h 'FTRACE_OPS_FL_RECURSION_SAFE' &&
+	flag PS_HAVE_FTRACE_RECURSION_SAFE
+
+# small things
+[ -e "$inc/linux/hex.h" ] && flag PS_HAVE_HEX_H
+
+# lookups
+proto net/inet_hashtables.h __inet_lookup_listener '\(const struct net' &&
+	flag PS_TCP_CONST_NET
+proto net/inet_hashtables.h __inet_lookup_listener 'inet_hashinfo' &&
+	flag PS_TCP_HASHINFO
+proto net/udp.h __udp4_lib_lookup '\(const struct net' &&
+	flag PS_UDP_CONST_NET
+proto net/udp.h __udp4_lib_lookup 'udp_table' && flag PS_UDP_TABLE
+
+# leaving
+has net/sock_reuseport.h 'reuseport_stop_listen_sock' &&
+	flag PS_HAVE_STOP_LISTEN
+
+# the kernel's socket tables
+body net/inet_hashtables.h '^struct inet_listen_hashbucket' 'nulls_head' &&
+	flag PS_LHASH2_NULLS
+has net/netns/ipv4.h 'struct inet_hashinfo|hashinfo;' &&
+	flag PS_TCP_TABLE_PER_NET
+has net/netns/ipv4.h 'udp_table' && flag PS_UDP_TABLE_PER_NET
+
+# device classes
+has linux/device/class.h 'const struct class \*class, const struct class_attr' &&
+	flag PS_CLASS_CONST
+body linux/device/class.h '^struct class {' 'namespace\)\(const struct device' &&
+	flag PS_CLASS_CONST_DEVICE
+body linux/device/class.h '^struct class {' 'struct module' &&
+	flag PS_CLASS_HAS_OWNER
+body linux/device/class.h '^struct class {' 'struct ns_common.*namespace' &&
+	flag PS_CLASS_NS_COMMON
+
+echo "-DPS_PROBED$flags"

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Groups: who is in one, and which of them are selectable.
+ */
+#include <linux/hashtable.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/tcp.h>
+
+#include "group.h"
+#include "member_table.h"
+#include "net.h"
+
+DEFINE_SPINLOCK(ps_lock);
+
+/* By port, so that lookup, "twins" and "last one on the port" are one walk. */
+static DEFINE_HASHTABLE(ps_groups, 10);
+
+#define PS_SET_MIN 4
+
+static u32 ps_port_key(u8 proto, u16 port)
+{
+	return (u32)(proto == IPPROTO_UDP) << 16 | port;
+}
+
+/**
+ * ps_key_of() - what the kernel groups a bound socket by
+ * @key: filled
+ * @sk: bound, or being bound; its lock is held
+ *
+ * Context: any.
+ */
+void ps_key_of(struct ps_key *key, const struct sock *sk)
+{
+	memset(key, 0, sizeof(*key));
+	key->net = sock_net(sk);
+	key->dev = READ_ONCE(sk->sk_bound_dev_if);
+	key->uid = sk->sk_uid;
+	key->port = READ_ONCE(sk->sk_num);
+	key->family = sk->sk_family;
+	key->proto = sk->sk_protocol;
+#if IS_ENABLED(CONFIG_IPV6)
+	if (sk->sk_family == AF_INET6) {
+		key->v6only = ipv6_only_sock(sk);
+		key->addr = sk->sk_v6_rcv_saddr;
+		return;
+	}
+#endif
+	key->addr.s6_addr32[0] = (__force __be32)sk->sk_rcv_saddr;
+}
+
+/* Alike in all that a group's name shows. */
+static bool ps_key_same_name(const struct ps_key *a, const struct ps_key *b)
+{
+	return a->net == b->net && a->proto == b->proto &&
+	       a->family == b->family && a->port == b->port &&
+	       a->dev == b->dev && ipv6_addr_equal(&a->addr, &b->addr);
+}
+
+static bool ps_key_equal(const struct ps_key *a, const struct ps_key *b)
+{
+	return ps_key_same_name(a, b) && a->v6only == b->v6only &&
+	       uid_eq(a->uid, b->uid);
+}
+
+static struct ps_group *ps_group_find(const struct ps_key *key)
+{
+	struct ps_group *g;
+
+	lockdep_assert_held(&ps_lock);
+	hash_for_each_possible(ps_groups, g, port_node,
+			       ps_port_key(key->proto, key->port))
+		if (ps_key_equal(&g->key, key))
+			return g;
+	return NULL;
+}
+
+static bool ps_group_of_other_uid(const struct ps_key *key)
+{
+	struct ps_group *g;
+
+	lockdep_assert_held(&ps_lock);
+	hash_for_each_possible(ps_groups, g, port_node,
+			       ps_port_key(key->proto, key->port))
+		if (ps_key_same_name(&g->key, key) &&
+		    g->key.v6only == key->v6only &&
+		    !uid_eq(g->key.uid, key->uid))
+			return true;
+	return false;
+}
+
+/* The lowest number that no group of this name has: 1 if the name is free. */
+static u32 ps_group_twin(const struct ps_key *key)
+{
+	struct ps_group *g;
+	u32 twin = 1;
+	bool taken;
+
+	do {
+		taken = false;
+		hash_for_each_possible(ps_groups, g, port_node,
+				       ps_port_key(key->proto, key->port))
+			if (ps_key_same_name(&g->key, key) && g->twin == twin)
+				taken = true;
+		twin += taken;
+	} while (taken);
+	return twin;
+}
+
+static struct ps_set *ps_set_alloc(u32 cap, gfp_t gfp)
+{
+	struct ps_set *set;
+
+	/* kvmalloc() can't do atomic; a large atomic one may well fail. */
+	if (gfpflags_allow_blocking(gfp))
+		set = kvzalloc(struct_size(set, m, cap), gfp);
+	else
+		set = kzalloc(struct_size(set, m, cap), gfp);
+	if (set)
+		set->cap = cap;
+	return set;
+}
+
+static struct ps_set *ps_group_set(const struct ps_group *g)
+{
+	return rcu_dereference_protected(g->set, lockdep_is_held(&ps_lock));
+}
+
+static struct ps_group *ps_group_alloc(gfp_t gfp)
+{
+	struct ps_group *g = kzalloc(sizeof(*g), gfp);
+	struct ps_set *set;
+
+	if (!g)
+		return NULL;
+	set = ps_set_alloc(PS_SET_MIN, gfp);
+	if (!set) {
+		kfree(g);
+		return NULL;
+	}
+	RCU_INIT_POINTER(g->set, set);
+	xa_init_flags(&g->ids, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	/* The first turn is the first member's. */
+	atomic_set(&g->turn, -1);
+	atomic64_set(&g->fallbacks, 0);
+	return g;
+}
+
+static void ps_group_free(struct ps_group *g)
+{
+	xa_destroy(&g->ids);
+	kvfree(rcu_dereference_protected(g->set, 1));
+	kfree(g);
+}
+
+static void ps_group_free_rcu(struct rcu_head *head)
+{
+	ps_group_free(container_of(head, struct ps_group, rcu));
+}
+
+/* All that a packet reads, before the first member points to the group. */
+static void ps_group_setup(struct ps_group *g, const struct ps_key *key,
+			   const struct ps_policy *policy)
+{
+	lockdep_assert_held(&ps_lock);
+	g->key = *key;
+	g->twin = ps_group_twin(key);
+	g->explicit_policy = policy;
+	RCU_INIT_POINTER(g->policy, policy ? policy : ps_policy_default());
+}
+
+static void ps_group_publish(struct ps_group *g)
+{
+	lockdep_assert_held(&ps_lock);
+	hash_add_rcu(ps_groups, &g->port_node,
+		     ps_port_key(g->key.proto, g->key.port));
+	list_add_tail_rcu(&g->net_node, &ps_net(g->key.net)->groups);
+	set_bit(g->key.port, ps_ports(g->key.proto));
+}
+
+static void ps_group_disband(struct ps_group *g)
+{
+	struct ps_group *other;
+	bool last = true;
+
+	lockdep_assert_held(&ps_lock);
+	hash_del_rcu(&g->port_node);
+	list_del_rcu(&g->net_node);
+	hash_for_each_possible(ps_groups, other, port_node,
+			       ps_port_key(g->key.proto, g->key.port))
+		if (other->key.proto == g->key.proto &&
+		    other->key.port == g->key.port)
+			last = false;
+	if (last)
+		clear_bit(g->key.port, ps_ports(g->key.proto));
+	call_rcu(&g->rcu, ps_group_free_rcu);
+}
+
+/**
+ * ps_group_select() - make a member selectable
+ * @m: in a group, perhaps selectable already
+ *
+ * Context: any, under ps_lock. Can't fail: joining made the room.
+ */
+void ps_group_select(struct ps_member *m)
+{
+	struct ps_set *set = ps_group_set(ps_member_group(m));
+
+	lockdep_assert_held(&ps_lock);
+	if (m->slot != PS_NO_SLOT || WARN_ON_ONCE(set->n >= set->cap))
+		return;
+	m->slot = set->n;
+	rcu_assign_pointer(set->m[m->slot], m);
+	/*
+	 * Pairs with smp_load_acquire() in ps_set_count(): who sees the new
+	 * count sees the entry.
+	 */
+	smp_store_release(&set->n, set->n + 1);
+}
+
+/**
+ * ps_group_unselect() - take a member out of what policies choose from
+ * @m: in a group, perhaps not selectable
+ *
+ * The last entry takes the place of the one that goes. Its old place stays
+ * filled, for readers that still use the old count: they may see one member
+ * twice, or one that has just gone, which ps_member_usable() tells.
+ *
+ * Context: any, under ps_lock.
+ */
+void ps_group_unselect(struct ps_member *m)
+{
+	struct ps_set *set = ps_group_set(ps_member_group(m));
+	struct ps_member *last;
+
+	lockdep_assert_held(&ps_lock);
+	if (m->slot == PS_NO_SLOT)
+		return;
+	last = rcu_dereference_protected(set->m[set->n - 1],
+					 lockdep_is_held(&ps_lock));
+	rcu_assign_pointer(set->m[m->slot], last);
+	last->slot = m->slot;
+	m->slot = PS_NO_SLOT;
+	/*
+	 * The entry beyond the count is never read by who comes after the
+	 * grace period that frees its member: the count is lowered before.
+	 */
+	smp_store_release(&set->n, set->n - 1);
+}
+
+/* Puts the members into a larger array; readers go on with the old one. */
+static void ps_group_grow(struct ps_group *g, struct ps_set *larger)
+{
+	struct ps_set *set = ps_group_set(g);
+
+	memcpy(larger->m, set->m, set->n * sizeof(set->m[0]));
+	larger->n = set->n;
+	/* Pairs with rcu_dereference() in ps_steer(): filled before seen. */
+	rcu_assign_pointer(g->set, larger);
+	kvfree_rcu(set, rcu);
+}
+
+static int ps_group_enroll(struct ps_group *g, struct ps_member *m)
+{
+	gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
+	int err = -EBUSY;
+
+	lockdep_assert_held(&ps_lock);
+	if (m->wish_id != PS_NO_ID) {
+		m->id = m->wish_id;
+		err = xa_insert(&g->ids, m->id, m, gfp);
+	}
+	/* A wish that can't be had must not make bind() fail. */
+	if (err == -EBUSY)
+		err = xa_alloc(&g->ids, &m->id, m,
+			       XA_LIMIT(0, PORTSTEER_MAX_ID), gfp);
+	if (err) {
+		m->id = PS_NO_ID;
+		return -ENOMEM;
+	}
+	g->members++;
+	/* Pairs with rcu_dereference() in ps_steer(): the group is complete. */
+	rcu_assign_pointer(m->group, g);
+	return 0;
+}
+
+static bool ps_sock_selectable(const struct sock *sk)
+{
+	if (sk->sk_protocol == IPPROTO_TCP)
+		return sk->sk_state == TCP_LISTEN;
+	return sk->sk_state != TCP_ESTABLISHED;
+}
+
+/**
+ * ps_group_join() - make a bound socket a member of its port's group
+ * @sk: known (ps_member_get()); its lock is held
+ * @how: why, and what for
+ * @gfp: for the allocations
+ *
+ * Founds the group if there is none. A socket that is in another group (it was
+ * bound anew) leaves that first.
+ *
+ * Context: process; atomic if @gfp is.
+ * Return: 0 (also for a member), -ENOENT if the socket isn't known (any more),
+ * -EPERM if the group is another uid's, -ENOMEM (also: all ids taken). On error
+ * nothing has changed.
+ */
+int ps_group_join(struct sock *sk, const struct ps_join *how, gfp_t gfp)
+{
+	const struct ps_policy *policy;
+	struct ps_group *fresh = NULL;
+	struct ps_set *larger = NULL;
+	struct ps_member *m;
+	struct ps_group *g;
+	struct ps_key key;
+	u32 want = 0;
+	int err;
+
+	ps_key_of(&key, sk);
+again:
+	if (want) {
+		kvfree(larger);
+		larger = ps_set_alloc(want, gfp);
+		if (!larger) {
+			err = -ENOMEM;
+			goto out;
+		}
+	}
+
+	spin_lock_bh(&ps_lock);
+	m = ps_member_find(sk);
+	if (!m) {
+		err = -ENOENT;
+		goto unlock;
+	}
+	g = ps_member_group(m);
+	if (g && !ps_key_equal(&g->key, &key)) {
+		ps_group_leave(m);
+		g = NULL;
+	}
+	if (g)
+		goto joined;
+
+	/*
+	 * Two listening TCP sockets of one address never differ in their uid:
+	 * this one was given away after bind(). UDP sockets may (SO_REUSEADDR).
+	 */
+	if (how->bound_before && key.proto == IPPROTO_TCP &&
+	    ps_group_of_other_uid(&key)) {
+		err = -EPERM;
+		goto unlock;
+	}
+
+	g = ps_group_find(&key);
+	if (!g) {
+		if (!fresh) {
+			spin_unlock_bh(&ps_lock);
+			fresh = ps_group_alloc(gfp);
+			if (fresh)
+				goto again;
+			err = -ENOMEM;
+			goto out;
+		}
+		policy = how->policy ? how->policy : m->wish_policy;
+		ps_group_setup(fresh, &key, policy);
+		err = ps_group_enroll(fresh, m);
+		if (err)
+			goto unlock;
+		ps_group_publish(fresh);
+		fresh = NULL;
+		goto joined;
+	}
+
+	/* There is room for every member, so that select can't fail. */
+	if (g->members >= ps_group_set(g)->cap) {
+		if (!larger || larger->cap <= g->members) {
+			want = 2 * g->members;
+			spin_unlock_bh(&ps_lock);
+			goto again;
+		}
+		ps_group_grow(g, larger);
+		larger = NULL;
+	}
+	err = ps_group_enroll(g, m);
+	if (err)
+		goto unlock;
+
+joined:
+	if (how->by_rule)
+		m->by_rule = true;
+	if (ps_sock_selectable(sk))
+		ps_group_select(m);
+	err = 0;
+unlock:
+	spin_unlock_bh(&ps_lock);
+out:
+	kvfree(larger);
+	if (fresh)
+		ps_group_free(fresh);
+	return err;
+}
+
+/**
+ * ps_group_leave() - undo ps_group_join(); the last one disbands the group
+ * @m: perhaps in no group
+ *
+ * Context: any, under ps_lock.
+ */
+void ps_group_leave(struct ps_member *m)
+{
+	struct ps_group *g = ps_member_group(m);
+
+	lockdep_assert_held(&ps_lock);
+	if (!g)
+		return;
+	ps_group_unselect(m);
+	xa_erase(&g->ids, m->id);
+	g->picked_gone += atomic64_xchg(&m->picked, 0);
+	m->id = PS_NO_ID;
+	m->by_rule = false;
+	RCU_INIT_POINTER(m->group, NULL);
+	if (!--g->members)
+		ps_group_disband(g);
+}
+
+/**
+ * ps_group_set_policy() - choose the policy of a group
+ * @g: the group
+ * @policy: what its packets will be steered by
+ *
+ * Packets under way use the old or the new one: policies are static.
+ * Context: any, under ps_lock.
+ */
+void ps_group_set_policy(struct ps_group *g, const struct ps_policy *policy)
+{
+	lockdep_assert_held(&ps_lock);
+	rcu_assign_pointer(g->policy, policy);
+	WRITE_ONCE(g->explicit_policy, true);
+}
+
+static bool ps_group_on_port(const struct ps_group *g, const struct net *net,
+			     u8 proto, u16 port)
+{
+	return g->key.net == net && g->key.proto == proto &&
+	       g->key.port == port;
+}
+
+/**
+ * ps_group_set_policy_on_port() - a rule's policy for the groups there are
+ * @net: namespace
+ * @proto: IPPROTO_TCP or IPPROTO_UDP
+ * @port: host order
+ * @policy: the rule's
+ *
+ * Context: process, without ps_lock.
+ */
+void ps_group_set_policy_on_port(const struct net *net, u8 proto, u16 port,
+				 const struct ps_policy *policy)
+{
+	struct ps_group *g;
+
+	spin_lock_bh(&ps_lock);
+	hash_for_each_possible(ps_groups, g, port_node,
+			       ps_port_key(proto, port))
+		if (ps_group_on_port(g, net, proto, port))
+			ps_group_set_policy(g, policy);
+	spin_unlock_bh(&ps_lock);
+}
+
+/* Lets go of the members that only a rule brought in. */
+static void ps_group_release_adopted(struct ps_group *g)
+{
+	struct ps_member *m;
+	unsigned long id;
+
+	lockdep_assert_held(&ps_lock);
+	xa_for_each(&g->ids, id, m) {
+		if (!m->by_rule)
+			continue;
+		m->by_rule = false;
+		if (m->wish_join)
+			continue;
+		/* The last one takes the group with it, a grace period later. */
+		ps_group_leave(m);
+		ps_member_drop_if_idle(m);
+	}
+}
+
+/**
+ * ps_group_release_rule() - a rule is gone: let go of what it adopted
+ * @net: namespace
+ * @proto: IPPROTO_TCP or IPPROTO_UDP
+ * @port: host order
+ *
+ * Context: process, without ps_lock.
+ */
+void ps_group_release_rule(const struct net *net, u8 proto, u16 port)
+{
+	struct hlist_node *tmp;
+	struct ps_group *g;
+
+	rcu_read_lock();	/* keeps a group that disbands in the walk */
+	spin_lock_bh(&ps_lock);
+	hash_for_each_possible_safe(ps_groups, g, tmp, port_node,
+				    ps_port_key(proto, port))
+		if (ps_group_on_port(g, net, proto, port))
+			ps_group_release_adopted(g);
+	spin_unlock_bh(&ps_lock);
+	rcu_read_unlock();
+}
+
+/**
+ * ps_group_selectable() - how many members could be picked now
+ * @g: the group
+ *
+ * Context: any, RCU.
+ */
+u32 ps_group_selectable(const struct ps_group *g)
+{
+	const struct ps_set *set = rcu_dereference_check(g->set,
+						lockdep_is_held(&ps_lock));
+	u32 n = ps_set_count(set);
+	u32 usable = 0;
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		usable += ps_member_usable(ps_set_member(set, i), g);
+	return usable;
+}
+
+/**
+ * ps_group_picked() - what policies gave all members, also those that left
+ * @g: the group
+ *
+ * Context: any, RCU.
+ */
+u64 ps_group_picked(struct ps_group *g)
+{
+	u64 sum = READ_ONCE(g->picked_gone);
+	struct ps_member *m;
+	unsigned long id;
+
+	xa_for_each(&g->ids, id, m)
+		sum += atomic64_read(&m->picked);
+	return sum;
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Arms and disarms the hooks, and makes unloading safe.
+ */
+#include <linux/delay.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+
+#include "hook.h"
+
+/* How long the hooks stay after the last user, so that a restart is cheap. */
+#define PS_DISARM_DELAY (HZ / 2)
+
+DEFINE_PER_CPU(long, ps_hook_inside);
+
+static struct ps_hook *const *ps_hooks;
+static unsigned int ps_hooks_n;
+
+static DEFINE_MUTEX(ps_hooks_mutex);	/* arming; taken outside socket locks */
+static bool ps_hooks_armed;		/* under ps_hooks_mutex */
+static bool ps_hooks_dying;		/* under ps_hooks_mutex */
+static atomic_t ps_hooks_users = ATOMIC_INIT(0);
+
+static void ps_hooks_disarm_work(struct work_struct *work);
+static DECLARE_DELAYED_WORK(ps_hooks_disarm_later, ps_hooks_disarm_work);
+
+/*
+ * The callback of hooks that have to see every call. Runs with preemption
+ * disabled, in whatever context the hooked function is called in.
+ */
+void notrace ps_hook_always(unsigned long ip, unsigned long parent_ip,
+			    struct ftrace_ops *ops, struct ps_fregs *fregs)
+{
+	struct ps_hook *hook = container_of(ops, struct ps_hook, ops);
+
+	ps_fregs_redirect(fregs, hook->handler);
+}
+
+/*
+ * A kprobe knows where a function is and steps over a landing pad (endbr64)
+ * for us: what it finds is the ftrace site, or the function isn't traceable.
+ */
+static int ps_hook_resolve(struct ps_hook *hook)
+{
+	static const u8 nop5[MCOUNT_INSN_SIZE] = PS_FTRACE_NOP;
+	struct kprobe kp = {
+		.symbol_name = hook->name,
+		.flags = KPROBE_FLAG_DISABLED,
+	};
+	u8 insn[MCOUNT_INSN_SIZE];
+	unsigned long site;
+	int err;
+
+	err = register_kprobe(&kp);
+	if (err) {
+		pr_err("kernel function %s() is missing or can't be probed (%d), not loading\n",
+		       hook->name, err);
+		return err;
+	}
+	site = (unsigned long)kp.addr;
+	unregister_kprobe(&kp);
+
+	if (copy_from_kernel_nofault(insn, (void *)site, sizeof(insn)) ||
+	    (memcmp(insn, nop5, sizeof(insn)) && insn[0] != PS_FTRACE_CALL)) {
+		pr_err("kernel function %s() is not traceable, not loading\n",
+		       hook->name);
+		return -EOPNOTSUPP;
+	}
+	hook->site = site;
+	hook->set_original((void *)(site + MCOUNT_INSN_SIZE));
+
+	hook->ops.func = hook->filter;
+	hook->ops.flags = PS_FTRACE_FLAGS;
+	err = ftrace_set_filter_ip(&hook->ops, site, 0, 0);
+	if (err) {
+		pr_err("kernel function %s() is not traceable (%d), not loading\n",
+		       hook->name, err);
+		return err;
+	}
+	hook->filtered = true;
+	return 0;
+}
+
+/*
+ * For good: until 6.2 the kernel leaves a freed filter in the ops, which must
+ * not be used again.
+ */
+static void ps_hooks_free_filters(struct ps_hook *const *hooks, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (hooks[i]->filtered)
+			ftrace_free_filter(&hooks[i]->ops);
+}
+
+static void ps_hook_unregister(struct ps_hook *hook)
+{
+	int err;
+
+	if (!hook->registered)
+		return;
+	err = unregister_ftrace_function(&hook->ops);
+	/* Only fails for an ops that isn't registered: our bug. */
+	WARN_ONCE(err, "unhooking %s(): %d\n", hook->name, err);
+	hook->registered = false;
+}
+
+static int ps_hook_register(struct ps_hook *hook)
+{
+	int err;
+
+	err = register_ftrace_function(&hook->ops);
+	hook->registered = !err;
+	if (err == -EBUSY)
+		pr_err("kernel function %s() is taken by a livepatch or another module that replaces it\n",
+		       hook->name);
+	else if (err)
+		pr_err("kernel function %s() can't be hooked (%d)\n",
+		       hook->name, err);
+	return err;
+}
+
+static void ps_hooks_disarm(void)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&ps_hooks_mutex);
+	for (i = ps_hooks_n; i-- > 0;)
+		ps_hook_unregister(ps_hooks[i]);
+	ps_hooks_armed = false;
+}
+
+static int ps_hooks_arm(void)
+{
+	unsigned int i;
+	int err;
+
+	lockdep_assert_held(&ps_hooks_mutex);
+	for (i = 0; i < ps_hooks_n; i++) {
+		err = ps_hook_register(ps_hooks[i]);
+		if (err) {
+			ps_hooks_disarm();
+			return err;
+		}
+	}
+	ps_hooks_armed = true;
+	return 0;
+}
+
+static void ps_hooks_disarm_work(struct work_struct *work)
+{
+	mutex_lock(&ps_hooks_mutex);
+	/*
+	 * Zero is final while we hold the mutex: only ps_hooks_get() leaves
+	 * it, under the mutex; ps_hooks_get_armed() refuses.
+	 */
+	if (ps_hooks_armed && !atomic_read(&ps_hooks_users))
+		ps_hooks_disarm();
+	mutex_unlock(&ps_hooks_mutex);
+}
+
+/**
+ * ps_hooks_get() - one more reason to have the hooks armed
+ *
+ * Context: process, may sleep; no socket lock held.
+ * Return: 0, -EBUSY if a function is taken by a livepatch, -ESHUTDOWN when the
+ * module is being unloaded, or what ftrace says. To be undone by
+ * ps_hooks_put().
+ */
+int ps_hooks_get(void)
+{
+	int err = 0;
+
+	if (ps_hooks_get_armed())
+		return 0;
+
+	mutex_lock(&ps_hooks_mutex);
+	if (ps_hooks_dying)
+		err = -ESHUTDOWN;
+	else if (!ps_hooks_armed)
+		err = ps_hooks_arm();
+	if (!err)
+		atomic_inc(&ps_hooks_users);
+	mutex_unlock(&ps_hooks_mutex);
+	return err;
+}
+
+/**
+ * ps_hooks_get_armed() - one more reason, if there is one already
+ *
+ * Context: any.
+ * Return: false if nobody else wants the hooks: they may be going.
+ */
+bool ps_hooks_get_armed(void)
+{
+	return atomic_inc_not_zero(&ps_hooks_users);
+}
+
+/**
+ * ps_hooks_put() - one reason less; the last one's hooks go a little later
+ *
+ * Context: any, also under spinlocks.
+ */
+void ps_hooks_put(void)
+{
+	if (atomic_dec_and_test(&ps_hooks_users))
+		mod_delayed_work(system_wq, &ps_hooks_disarm_later,
+				 PS_DISARM_DELAY);
+}
+
+/**
+ * ps_hooks_init() - resolve the functions and arm once, to see that it works
+ * @hooks: in the order of arming; must outlive ps_hooks_exit()
+ * @n: how many
+ *
+ * Context: process, may sleep.
+ * Return: 0, or an errno after one line in the log that names the function.
+ */
+int ps_hooks_init(struct ps_hook *const *hooks, unsigned int n)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		err = ps_hook_resolve(hooks[i]);
+		if (err)
+			goto free;
+	}
+	ps_hooks = hooks;
+	ps_hooks_n = n;
+
+	mutex_lock(&ps_hooks_mutex);
+	err = ps_hooks_arm();
+	if (!err)
+		ps_hooks_disarm();
+	mutex_unlock(&ps_hooks_mutex);
+	if (!err)
+		return 0;
+free:
+	ps_hooks_free_filters(hooks, n);
+	return err;
+}
+
+static long ps_hooks_inside(void)
+{
+	long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu(ps_hook_inside, cpu));
+	return sum;
+}
+
+/**
+ * ps_hooks_exit() - disarm for good and wait until nobody runs our code
+ *
+ * A task can be in three places: between the callback and ps_hook_enter() or
+ * between ps_hook_exit() and the return, where it can only be preempted, never
+ * sleep of its own will: synchronize_rcu_tasks() waits for those. Between the
+ * two it may sleep for long (a lingering close()): it is counted. Nobody comes
+ * in any more, so the sum, once zero, stays zero. The packet path isn't
+ * counted: all of its callers are RCU readers.
+ *
+ * Context: process, may sleep.
+ */
+void ps_hooks_exit(void)
+{
+	mutex_lock(&ps_hooks_mutex);
+	ps_hooks_dying = true;
+	ps_hooks_disarm();
+	mutex_unlock(&ps_hooks_mutex);
+
+	synchronize_rcu_tasks();
+	while (ps_hooks_inside())
+		msleep(20);
+	synchronize_rcu_tasks();
+	synchronize_rcu();
+	ps_hooks_free_filters(ps_hooks, ps_hooks_n);
+}
+
+/**
+ * ps_hooks_done() - the last of unloading, when nobody holds the hooks
+ *
+ * Context: process, may sleep; after the last ps_hooks_put().
+ */
+void ps_hooks_done(void)
+{
+	cancel_delayed_work_sync(&ps_hooks_disarm_later);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Which kernel functions are hooked, and where that is done.
+ */
+#ifndef PS_HOOKS_H
+#define PS_HOOKS_H
+
+#include "hook.h"
+
+/* lookup.c: the packet path */
+extern struct ps_hook ps_hook___inet_lookup_listener;
+extern struct ps_hook ps_hook___udp4_lib_lookup;
+#if IS_ENABLED(CONFIG_IPV6)
+extern struct ps_hook ps_hook_inet6_lookup_listener;
+extern struct ps_hook ps_hook___udp6_lib_lookup;
+#endif
+
+/* bind.c: bind() and listen() */
+extern struct ps_hook ps_hook_inet_csk_get_port;
+extern struct ps_hook ps_hook_udp_lib_get_port;
+
+/* leave.c: close(), shutdown(), connect() of a UDP socket */
+extern struct ps_hook ps_hook_inet_release;
+extern struct ps_hook ps_hook_reuseport_detach_sock;
+#ifdef PS_HAVE_STOP_LISTEN
+extern struct ps_hook ps_hook_reuseport_stop_listen_sock;
+#endif
+
+#endif /* PS_HOOKS_H */

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * portsteer: which socket of a port gets the next connection or datagram.
+ */
+#include <linux/module.h>
+
+#include "group.h"
+#include "hooks.h"
+#include "net.h"
+#include "policy.h"
+#include "sockopt.h"
+
+static struct ps_hook *const ps_all_hooks[] = {
+	/* Leaving is seen before joining can be. */
+	&ps_hook_inet_release,
+	&ps_hook_reuseport_detach_sock,
+#ifdef PS_HAVE_STOP_LISTEN
+	&ps_hook_reuseport_stop_listen_sock,
+#endif
+	&ps_hook_inet_csk_get_port,
+	&ps_hook_udp_lib_get_port,
+	&ps_hook___inet_lookup_listener,
+	&ps_hook___udp4_lib_lookup,
+#if IS_ENABLED(CONFIG_IPV6)
+	&ps_hook_inet6_lookup_listener,
+	&ps_hook___udp6_lib_lookup,
+#endif
+};
+
+static int __init ps_init(void)
+{
+	int err;
+
+	ps_policy_init();
+	err = ps_members_init();
+	if (err)
+		return err;
+	err = ps_hooks_init(ps_all_hooks, ARRAY_SIZE(ps_all_hooks));
+	if (err)
+		goto members;
+	err = ps_sysfs_init();
+	if (err)
+		goto hooks;
+	err = ps_net_init();
+	if (err)
+		goto sysfs;
+	err = ps_sockopt_init();
+	if (err)
+		goto net;
+	return 0;
+
+net:
+	ps_hooks_exit();
+	ps_net_exit();
+	ps_sysfs_exit();
+	goto members;
+sysfs:
+	ps_sysfs_exit();
+hooks:
+	ps_hooks_exit();
+members:
+	ps_members_exit();
+	ps_hooks_done();
+	return err;
+}
+
+/*
+ * Programs first, then the hooks: after that no socket and no packet comes in,
+ * and what is in the table can be taken down.
+ */
+static void __exit ps_exit(void)
+{
+	ps_sockopt_exit();
+	ps_hooks_exit();
+	ps_net_exit();
+	ps_sysfs_exit();
+	ps_members_exit();
+	ps_hooks_done();
+}
+
+module_init(ps_init);
+module_exit(ps_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Chooses which socket of a port gets the next connection or datagram");
+MODULE_VERSION(PS_VERSION);

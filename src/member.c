@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The table of known sockets, by address of the socket.
+ */
+#include <linux/hash.h>
+#include <linux/slab.h>
+#include <net/inet_sock.h>
+
+#include "group.h"
+#include "hook.h"
+#include "member_table.h"
+
+struct rhashtable ps_members;
+
+static void ps_member_free_rcu(struct rcu_head *head)
+{
+	struct ps_member *m = container_of(head, struct ps_member, rcu);
+
+	sock_put(m->sk);
+	kfree(m);
+}
+
+/* Takes @m out of the table; whoever succeeds in that disposes of it. */
+static bool ps_member_unlink(struct ps_member *m)
+{
+	lockdep_assert_held(&ps_lock);
+	if (rhashtable_remove_fast(&ps_members, &m->node, ps_member_params))
+		return false;
+	ps_group_leave(m);
+	/* Readers that found it may use it, and the socket, a little longer. */
+	call_rcu(&m->rcu, ps_member_free_rcu);
+	ps_hooks_put();
+	return true;
+}
+
+/**
+ * ps_member_get() - what we know of a socket, made if need be
+ * @sk: the caller keeps it from being closed and holds its lock
+ * @gfp: for the allocation
+ *
+ * Context: process; atomic if @gfp is. The hooks have to be armed, or closing
+ * the socket would go unseen.
+ * Return: the member, or an ERR_PTR(): -ENOMEM, -ESHUTDOWN.
+ */
+struct ps_member *ps_member_get(struct sock *sk, gfp_t gfp)
+{
+	struct ps_member *m;
+
+	rcu_read_lock();
+	m = ps_member_find(sk);
+	rcu_read_unlock();
+	if (m)
+		return m;
+
+	if (!ps_hooks_get_armed())
+		return ERR_PTR(-ESHUTDOWN);
+
+	m = kzalloc(sizeof(*m), gfp);
+	if (!m)
+		goto no_memory;
+	m->sk = sk;
+	m->slot = PS_NO_SLOT;
+	m->id = PS_NO_ID;
+	m->wish_id = PS_NO_ID;
+	atomic64_set(&m->picked, 0);
+
+	sock_hold(sk);
+	spin_lock_bh(&ps_lock);
+	/* Pairs with the RCU lookups: publishes the initialised member. */
+	if (rhashtable_insert_fast(&ps_members, &m->node, ps_member_params)) {
+		spin_unlock_bh(&ps_lock);
+		sock_put(sk);
+		kfree(m);
+		goto no_memory;
+	}
+	spin_unlock_bh(&ps_lock);
+	return m;
+
+no_memory:
+	ps_hooks_put();
+	return ERR_PTR(-ENOMEM);
+}
+
+/**
+ * ps_member_drop() - forget a socket, its membership and its wishes
+ * @sk: need not be known
+ *
+ * Context: any, also softirq and under the kernel's hash bucket locks.
+ */
+void ps_member_drop(struct sock *sk)
+{
+	struct ps_member *m;
+
+	/* Every close() on the machine comes here: most are strangers. */
+	rcu_read_lock();
+	m = ps_member_find(sk);
+	rcu_read_unlock();
+	if (!m)
+		return;
+
+	spin_lock_bh(&ps_lock);
+	m = ps_member_find(sk);
+	if (m)
+		ps_member_unlink(m);
+	spin_unlock_bh(&ps_lock);
+}
+
+/**
+ * ps_member_drop_if_idle() - forget a socket that has no group and no wish
+ * @m: in the table
+ *
+ * Context: any, under ps_lock.
+ */
+void ps_member_drop_if_idle(struct ps_member *m)
+{
+	lockdep_assert_held(&ps_lock);
+	if (!ps_member_group(m) && !m->wish_join && !m->wish_policy &&
+	    m->wish_id == PS_NO_ID)
+		ps_member_unlink(m);
+}
+
+/**
+ * ps_member_drop_all() - forget all sockets of a namespace, or of all
+ * @net: the namespace, or NULL for all
+ *
+ * For unloading, and for a namespace's end, when nobody adds any.
+ * Context: process, may sleep.
+ */
+void ps_member_drop_all(const struct net *net)
+{
+	struct rhashtable_iter iter;
+	struct ps_member *m;
+
+	rhashtable_walk_enter(&ps_members, &iter);
+	rhashtable_walk_start(&iter);
+	while ((m = rhashtable_walk_next(&iter))) {
+		/* -EAGAIN: the table was resized, the walk begins anew. */
+		if (IS_ERR(m))
+			continue;
+		if (net && !net_eq(sock_net(m->sk), net))
+			continue;
+		spin_lock_bh(&ps_lock);
+		ps_member_unlink(m);
+		spin_unlock_bh(&ps_lock);
+	}
+	rhashtable_walk_stop(&iter);
+	rhashtable_walk_exit(&iter);
+}
+
+/**
+ * ps_member_usable() - can the socket take what @g's policy gives it?
+ * @m: a member
+ * @g: its group
+ *
+ * What may have changed without our being told: a TCP member that doesn't
+ * listen (any more) or isn't hashed yet, a UDP member that was connect()ed or
+ * unbound, a socket that was bound to another device after bind().
+ *
+ * Context: any, RCU.
+ */
+bool ps_member_usable(const struct ps_member *m, const struct ps_group *g)
+{
+	const struct sock *sk = m->sk;
+	int state = READ_ONCE(sk->sk_state);
+
+	if (g->key.proto == IPPROTO_TCP ? state != TCP_LISTEN :
+					  state == TCP_ESTABLISHED)
+		return false;
+	return !hlist_unhashed_lockless(&sk->sk_node) &&
+	       READ_ONCE(sk->sk_bound_dev_if) == g->key.dev &&
+	       READ_ONCE(sk->sk_num) == g->key.port;
+}
+
+/**
+ * ps_member_set_id() - change a member's id, or wish for one
+ * @m: a member
+ * @id: 0..PORTSTEER_MAX_ID
+ *
+ * Context: process, under ps_lock.
+ * Return: 0, -EEXIST if a member of the group has it, -ENOMEM.
+ */
+int ps_member_set_id(struct ps_member *m, u32 id)
+{
+	struct ps_group *g = ps_member_group(m);
+	int err;
+
+	if (g && m->id != id) {
+		err = xa_insert(&g->ids, id, m, GFP_ATOMIC | __GFP_NOWARN);
+		if (err)
+			return err == -EBUSY ? -EEXIST : err;
+		xa_erase(&g->ids, m->id);
+		m->id = id;
+	}
+	m->wish_id = id;
+	return 0;
+}
+
+/**
+ * ps_member_backlog() - connections to be accepted, or bytes queued for UDP
+ * @m: a member
+ *
+ * Context: any, RCU.
+ */
+u32 ps_member_backlog(const struct ps_member *m)
+{
+	const struct sock *sk = m->sk;
+
+	if (sk->sk_protocol == IPPROTO_UDP)
+		return sk_rmem_alloc_get(sk);
+	return READ_ONCE(sk->sk_state) == TCP_LISTEN ?
+	       READ_ONCE(sk->sk_ack_backlog) : 0;
+}
+
+int ps_members_init(void)
+{
+	return rhashtable_init(&ps_members, &ps_member_params);
+}
+
+void ps_members_exit(void)
+{
+	/* A walk may miss some when the table is resized under it. */
+	while (atomic_read(&ps_members.nelems)) {
+		ps_member_drop_all(NULL);
+		cond_resched();
+	}
+	/* Members are freed by RCU callbacks, which are our code. */
+	rcu_barrier();
+	rhashtable_destroy(&ps_members);
+}
