@@ -86,8 +86,8 @@ static int ps_hook_resolve(struct ps_hook *hook)
 }
 
 /*
- * For good: until 6.2 the kernel leaves a freed filter in the ops, which must
- * not be used again.
+ * An empty filter is nobody's memory. Not ftrace_free_filter(): it isn't for
+ * modules in 5.10, and leaves a dangling pointer until 6.2.
  */
 static void ps_hooks_free_filters(struct ps_hook *const *hooks, unsigned int n)
 {
@@ -95,7 +95,7 @@ static void ps_hooks_free_filters(struct ps_hook *const *hooks, unsigned int n)
 
 	for (i = 0; i < n; i++)
 		if (hooks[i]->filtered)
-			ftrace_free_filter(&hooks[i]->ops);
+			ftrace_set_filter(&hooks[i]->ops, NULL, 0, 1);
 }
 
 static void ps_hook_unregister(struct ps_hook *hook)
