@@ -113,5 +113,5 @@ static int hook_udp_lib_get_port(struct sock *sk, unsigned short snum,
 	return err;
 }
 
-PS_DEFINE_HOOK(inet_csk_get_port, ps_hook_always);
-PS_DEFINE_HOOK(udp_lib_get_port, ps_hook_always);
+PS_DEFINE_HOOK(inet_csk_get_port);
+PS_DEFINE_HOOK(udp_lib_get_port);

@@ -17,8 +17,8 @@
 
 DEFINE_PER_CPU(long, ps_hook_inside);
 
-static struct ps_hook *const *ps_hooks;
-static unsigned int ps_hooks_n;
+static struct ps_hook_set *const *ps_hook_sets;
+static unsigned int ps_hook_sets_n;
 
 static DEFINE_MUTEX(ps_hooks_mutex);	/* arming; taken outside socket locks */
 static bool ps_hooks_armed;		/* under ps_hooks_mutex */
@@ -35,9 +35,15 @@ static DECLARE_DELAYED_WORK(ps_hooks_disarm_later, ps_hooks_disarm_work);
 void notrace ps_hook_always(unsigned long ip, unsigned long parent_ip,
 			    struct ftrace_ops *ops, struct ps_fregs *fregs)
 {
-	struct ps_hook *hook = container_of(ops, struct ps_hook, ops);
+	struct ps_hook_set *set = container_of(ops, struct ps_hook_set, ops);
+	unsigned int i;
 
-	ps_fregs_redirect(fregs, hook->handler);
+	for (i = 0; i < set->n; i++) {
+		if (set->hooks[i]->site == ip) {
+			ps_fregs_redirect(fregs, set->hooks[i]->handler);
+			return;
+		}
+	}
 }
 
 /*
@@ -72,16 +78,28 @@ static int ps_hook_resolve(struct ps_hook *hook)
 	}
 	hook->site = site;
 	hook->set_original((void *)(site + MCOUNT_INSN_SIZE));
+	return 0;
+}
 
-	hook->ops.func = hook->filter;
-	hook->ops.flags = PS_FTRACE_FLAGS;
-	err = ftrace_set_filter_ip(&hook->ops, site, 0, 0);
-	if (err) {
-		pr_err("kernel function %s() is not traceable (%d), not loading\n",
-		       hook->name, err);
-		return err;
+static int ps_hook_set_resolve(struct ps_hook_set *set)
+{
+	unsigned int i;
+	int err;
+
+	set->ops.func = set->filter;
+	set->ops.flags = PS_FTRACE_FLAGS;
+	for (i = 0; i < set->n; i++) {
+		err = ps_hook_resolve(set->hooks[i]);
+		if (err)
+			return err;
+		err = ftrace_set_filter_ip(&set->ops, set->hooks[i]->site, 0,
+					   0);
+		if (err) {
+			pr_err("kernel function %s() is not traceable (%d), not loading\n",
+			       set->hooks[i]->name, err);
+			return err;
+		}
 	}
-	hook->filtered = true;
 	return 0;
 }
 
@@ -89,39 +107,69 @@ static int ps_hook_resolve(struct ps_hook *hook)
  * An empty filter is nobody's memory. Not ftrace_free_filter(): it isn't for
  * modules in 5.10, and leaves a dangling pointer until 6.2.
  */
-static void ps_hooks_free_filters(struct ps_hook *const *hooks, unsigned int n)
+static void ps_hook_sets_free(struct ps_hook_set *const *sets, unsigned int n)
 {
 	unsigned int i;
 
 	for (i = 0; i < n; i++)
-		if (hooks[i]->filtered)
-			ftrace_set_filter(&hooks[i]->ops, NULL, 0, 1);
+		ftrace_set_filter(&sets[i]->ops, NULL, 0, 1);
 }
 
-static void ps_hook_unregister(struct ps_hook *hook)
+static void ps_hook_set_unregister(struct ps_hook_set *set)
 {
 	int err;
 
-	if (!hook->registered)
+	if (!set->registered)
 		return;
-	err = unregister_ftrace_function(&hook->ops);
+	err = unregister_ftrace_function(&set->ops);
 	/* Only fails for an ops that isn't registered: our bug. */
-	WARN_ONCE(err, "unhooking %s(): %d\n", hook->name, err);
-	hook->registered = false;
+	WARN_ONCE(err, "unhooking %s()...: %d\n", set->hooks[0]->name, err);
+	set->registered = false;
 }
 
-static int ps_hook_register(struct ps_hook *hook)
+static void ps_hook_ignore(unsigned long ip, unsigned long parent_ip,
+			   struct ftrace_ops *ops, struct ps_fregs *fregs)
 {
-	int err;
+}
 
-	err = register_ftrace_function(&hook->ops);
-	hook->registered = !err;
-	if (err == -EBUSY)
+/* Says which function of a set it is that can't be had, by trying each. */
+static void ps_hook_set_blame(struct ps_hook_set *set, int err)
+{
+	static struct ftrace_ops probe;
+	unsigned int i;
+	int one = err;
+
+	lockdep_assert_held(&ps_hooks_mutex);
+	probe.func = ps_hook_ignore;
+	probe.flags = PS_FTRACE_FLAGS;
+	for (i = 0; i < set->n; i++) {
+		one = ftrace_set_filter_ip(&probe, set->hooks[i]->site, 0, 1);
+		if (!one)
+			one = register_ftrace_function(&probe);
+		if (one)
+			break;
+		unregister_ftrace_function(&probe);
+	}
+	ftrace_set_filter(&probe, NULL, 0, 1);
+
+	if (i == set->n)
+		pr_err("kernel function %s() and others can't be hooked (%d)\n",
+		       set->hooks[0]->name, err);
+	else if (one == -EBUSY)
 		pr_err("kernel function %s() is taken by a livepatch or another module that replaces it\n",
-		       hook->name);
-	else if (err)
+		       set->hooks[i]->name);
+	else
 		pr_err("kernel function %s() can't be hooked (%d)\n",
-		       hook->name, err);
+		       set->hooks[i]->name, one);
+}
+
+static int ps_hook_set_register(struct ps_hook_set *set)
+{
+	int err = register_ftrace_function(&set->ops);
+
+	set->registered = !err;
+	if (err)
+		ps_hook_set_blame(set, err);
 	return err;
 }
 
@@ -130,8 +178,8 @@ static void ps_hooks_disarm(void)
 	unsigned int i;
 
 	lockdep_assert_held(&ps_hooks_mutex);
-	for (i = ps_hooks_n; i-- > 0;)
-		ps_hook_unregister(ps_hooks[i]);
+	for (i = ps_hook_sets_n; i-- > 0;)
+		ps_hook_set_unregister(ps_hook_sets[i]);
 	ps_hooks_armed = false;
 }
 
@@ -141,8 +189,8 @@ static int ps_hooks_arm(void)
 	int err;
 
 	lockdep_assert_held(&ps_hooks_mutex);
-	for (i = 0; i < ps_hooks_n; i++) {
-		err = ps_hook_register(ps_hooks[i]);
+	for (i = 0; i < ps_hook_sets_n; i++) {
+		err = ps_hook_set_register(ps_hook_sets[i]);
 		if (err) {
 			ps_hooks_disarm();
 			return err;
@@ -215,24 +263,24 @@ void ps_hooks_put(void)
 
 /**
  * ps_hooks_init() - resolve the functions and arm once, to see that it works
- * @hooks: in the order of arming; must outlive ps_hooks_exit()
+ * @sets: in the order of arming; must outlive ps_hooks_exit()
  * @n: how many
  *
  * Context: process, may sleep.
  * Return: 0, or an errno after one line in the log that names the function.
  */
-int ps_hooks_init(struct ps_hook *const *hooks, unsigned int n)
+int ps_hooks_init(struct ps_hook_set *const *sets, unsigned int n)
 {
 	unsigned int i;
 	int err;
 
 	for (i = 0; i < n; i++) {
-		err = ps_hook_resolve(hooks[i]);
+		err = ps_hook_set_resolve(sets[i]);
 		if (err)
 			goto free;
 	}
-	ps_hooks = hooks;
-	ps_hooks_n = n;
+	ps_hook_sets = sets;
+	ps_hook_sets_n = n;
 
 	mutex_lock(&ps_hooks_mutex);
 	err = ps_hooks_arm();
@@ -242,7 +290,7 @@ int ps_hooks_init(struct ps_hook *const *hooks, unsigned int n)
 	if (!err)
 		return 0;
 free:
-	ps_hooks_free_filters(hooks, n);
+	ps_hook_sets_free(sets, n);
 	return err;
 }
 
@@ -280,7 +328,7 @@ void ps_hooks_exit(void)
 		msleep(20);
 	synchronize_rcu_tasks();
 	synchronize_rcu();
-	ps_hooks_free_filters(ps_hooks, ps_hooks_n);
+	ps_hook_sets_free(ps_hook_sets, ps_hook_sets_n);
 }
 
 /**

@@ -2,14 +2,14 @@
 /*
  * Replaces kernel functions through ftrace. Knows nothing of sockets.
  *
- * A hooked function is redirected by an ftrace callback (the hook's @filter)
+ * A hooked function is redirected by an ftrace callback (its set's @filter)
  * that runs at its entry, with the caller's locks and in the caller's context.
  * The callback either leaves the registers alone, and the kernel's function
- * runs as if nobody had looked, or sends the call to @handler, which has the
- * kernel function's own signature. A handler reaches the kernel's function by
- * ps_original(), a direct call of the instruction behind the ftrace site: it
- * does not go through ftrace a second time, so it can't come back to us, and
- * other tracers of the function see each call once.
+ * runs as if nobody had looked, or sends the call to the hook's @handler, which
+ * has the kernel function's own signature. A handler reaches the kernel's
+ * function by ps_original(), a direct call of the instruction behind the ftrace
+ * site: it does not go through ftrace a second time, so it can't come back to
+ * us, and other tracers of the function see each call once.
  */
 #ifndef PS_HOOK_H
 #define PS_HOOK_H
@@ -22,20 +22,29 @@
 
 struct ps_hook {
 	const char *name;
-	ftrace_func_t filter;
 	void *handler;
 	void (*set_original)(void *body);
+	unsigned long site;	/* of the call to ftrace */
+};
+
+/*
+ * Hooks that share a callback, and so an ftrace_ops: each of those costs a few
+ * grace periods when it goes.
+ */
+struct ps_hook_set {
+	ftrace_func_t filter;
+	struct ps_hook *const *hooks;
+	unsigned int n;
 	struct ftrace_ops ops;
-	unsigned long site;	/* of the call to ftrace, 0: not resolved */
-	bool filtered;		/* ops has a filter to free */
 	bool registered;
 };
 
 /*
- * Defines ps_hook_<fn>, whose calls go to hook_<fn>() when @_filter says so.
- * hook_<fn>() has to have the signature that the kernel's headers declare.
+ * Defines ps_hook_<fn>, whose calls go to hook_<fn>() when its set's filter
+ * says so. hook_<fn>() has to have the signature that the kernel's headers
+ * declare.
  */
-#define PS_DEFINE_HOOK(fn, _filter)					\
+#define PS_DEFINE_HOOK(fn)						\
 	DEFINE_STATIC_CALL_NULL(ps_original_##fn, fn);			\
 	static void ps_set_original_##fn(void *body)			\
 	{								\
@@ -45,7 +54,6 @@ struct ps_hook {
 	}								\
 	struct ps_hook ps_hook_##fn = {					\
 		.name = #fn,						\
-		.filter = (_filter),					\
 		.handler = hook_##fn,					\
 		.set_original = ps_set_original_##fn,			\
 	}
@@ -73,7 +81,7 @@ static inline void ps_hook_exit(void)
 void ps_hook_always(unsigned long ip, unsigned long parent_ip,
 		    struct ftrace_ops *ops, struct ps_fregs *fregs);
 
-int ps_hooks_init(struct ps_hook *const *hooks, unsigned int n);
+int ps_hooks_init(struct ps_hook_set *const *sets, unsigned int n);
 void ps_hooks_exit(void);
 void ps_hooks_done(void);
 

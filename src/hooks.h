@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which kernel functions are hooked, and where that is done.
+ * The hooked functions, and where what they do for us is written.
  */
 #ifndef PS_HOOKS_H
 #define PS_HOOKS_H
@@ -14,6 +14,8 @@ extern struct ps_hook ps_hook___udp4_lib_lookup;
 extern struct ps_hook ps_hook_inet6_lookup_listener;
 extern struct ps_hook ps_hook___udp6_lib_lookup;
 #endif
+extern struct ps_hook_set ps_hook_set_tcp;
+extern struct ps_hook_set ps_hook_set_udp;
 
 /* bind.c: bind() and listen() */
 extern struct ps_hook ps_hook_inet_csk_get_port;

@@ -51,7 +51,7 @@ static void hook_reuseport_detach_sock(struct sock *sk)
 	ps_hook_exit();
 }
 
-PS_DEFINE_HOOK(reuseport_detach_sock, ps_hook_always);
+PS_DEFINE_HOOK(reuseport_detach_sock);
 
 #ifdef PS_HAVE_STOP_LISTEN
 PS_DECLARE_ORIGINAL(reuseport_stop_listen_sock);
@@ -64,7 +64,7 @@ static void hook_reuseport_stop_listen_sock(struct sock *sk)
 	ps_hook_exit();
 }
 
-PS_DEFINE_HOOK(reuseport_stop_listen_sock, ps_hook_always);
+PS_DEFINE_HOOK(reuseport_stop_listen_sock);
 #endif /* PS_HAVE_STOP_LISTEN */
 
 PS_DECLARE_ORIGINAL(inet_release);
@@ -96,4 +96,4 @@ static int hook_inet_release(struct socket *sock)
 	return err;
 }
 
-PS_DEFINE_HOOK(inet_release, ps_hook_always);
+PS_DEFINE_HOOK(inet_release);

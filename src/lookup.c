@@ -121,15 +121,7 @@ static struct sock *hook___inet_lookup_listener(PS_TCP4_PARAMS)
 	return ps_steer(sk, &flow, ps_starts_connection(skb));
 }
 
-static void notrace ps_filter_tcp4(unsigned long ip, unsigned long parent_ip,
-				   struct ftrace_ops *ops,
-				   struct ps_fregs *fregs)
-{
-	u16 hnum = ps_fregs_arg(fregs, PS_TCP_HNUM_ARG);
-
-	if (test_bit(hnum, ps_ports_tcp))
-		ps_fregs_redirect(fregs, hook___inet_lookup_listener);
-}
+PS_DEFINE_HOOK(__inet_lookup_listener);
 
 PS_DECLARE_ORIGINAL(__udp4_lib_lookup);
 
@@ -147,18 +139,7 @@ static struct sock *hook___udp4_lib_lookup(PS_UDP4_PARAMS)
 	return ps_steer(sk, &flow, ps_delivers(skb));
 }
 
-static void notrace ps_filter_udp4(unsigned long ip, unsigned long parent_ip,
-				   struct ftrace_ops *ops,
-				   struct ps_fregs *fregs)
-{
-	__be16 dport = (__force __be16)ps_fregs_arg(fregs, PS_UDP_DPORT_ARG);
-
-	if (test_bit(ntohs(dport), ps_ports_udp))
-		ps_fregs_redirect(fregs, hook___udp4_lib_lookup);
-}
-
-PS_DEFINE_HOOK(__inet_lookup_listener, ps_filter_tcp4);
-PS_DEFINE_HOOK(__udp4_lib_lookup, ps_filter_udp4);
+PS_DEFINE_HOOK(__udp4_lib_lookup);
 
 #if IS_ENABLED(CONFIG_IPV6)
 PS_DECLARE_ORIGINAL(inet6_lookup_listener);
@@ -177,16 +158,6 @@ static struct sock *hook_inet6_lookup_listener(PS_TCP6_PARAMS)
 	return ps_steer(sk, &flow, ps_starts_connection(skb));
 }
 
-static void notrace ps_filter_tcp6(unsigned long ip, unsigned long parent_ip,
-				   struct ftrace_ops *ops,
-				   struct ps_fregs *fregs)
-{
-	u16 hnum = ps_fregs_arg(fregs, PS_TCP_HNUM_ARG);
-
-	if (test_bit(hnum, ps_ports_tcp))
-		ps_fregs_redirect(fregs, hook_inet6_lookup_listener);
-}
-
 PS_DECLARE_ORIGINAL(__udp6_lib_lookup);
 
 static struct sock *hook___udp6_lib_lookup(PS_UDP6_PARAMS)
@@ -203,16 +174,56 @@ static struct sock *hook___udp6_lib_lookup(PS_UDP6_PARAMS)
 	return ps_steer(sk, &flow, ps_delivers(skb));
 }
 
-static void notrace ps_filter_udp6(unsigned long ip, unsigned long parent_ip,
-				   struct ftrace_ops *ops,
-				   struct ps_fregs *fregs)
+PS_DEFINE_HOOK(inet6_lookup_listener);
+PS_DEFINE_HOOK(__udp6_lib_lookup);
+#endif /* CONFIG_IPV6 */
+
+/*
+ * The callbacks of the lookups: the price that every other port pays. Both
+ * families have the port in the same place.
+ */
+static void notrace ps_filter_tcp(unsigned long ip, unsigned long parent_ip,
+				  struct ftrace_ops *ops,
+				  struct ps_fregs *fregs)
+{
+	u16 hnum = ps_fregs_arg(fregs, PS_TCP_HNUM_ARG);
+
+	if (test_bit(hnum, ps_ports_tcp))
+		ps_hook_always(ip, parent_ip, ops, fregs);
+}
+
+static void notrace ps_filter_udp(unsigned long ip, unsigned long parent_ip,
+				  struct ftrace_ops *ops,
+				  struct ps_fregs *fregs)
 {
 	__be16 dport = (__force __be16)ps_fregs_arg(fregs, PS_UDP_DPORT_ARG);
 
 	if (test_bit(ntohs(dport), ps_ports_udp))
-		ps_fregs_redirect(fregs, hook___udp6_lib_lookup);
+		ps_hook_always(ip, parent_ip, ops, fregs);
 }
 
-PS_DEFINE_HOOK(inet6_lookup_listener, ps_filter_tcp6);
-PS_DEFINE_HOOK(__udp6_lib_lookup, ps_filter_udp6);
-#endif /* CONFIG_IPV6 */
+static struct ps_hook *const ps_tcp_hooks[] = {
+	&ps_hook___inet_lookup_listener,
+#if IS_ENABLED(CONFIG_IPV6)
+	&ps_hook_inet6_lookup_listener,
+#endif
+};
+
+static struct ps_hook *const ps_udp_hooks[] = {
+	&ps_hook___udp4_lib_lookup,
+#if IS_ENABLED(CONFIG_IPV6)
+	&ps_hook___udp6_lib_lookup,
+#endif
+};
+
+struct ps_hook_set ps_hook_set_tcp = {
+	.filter = ps_filter_tcp,
+	.hooks = ps_tcp_hooks,
+	.n = ARRAY_SIZE(ps_tcp_hooks),
+};
+
+struct ps_hook_set ps_hook_set_udp = {
+	.filter = ps_filter_udp,
+	.hooks = ps_udp_hooks,
+	.n = ARRAY_SIZE(ps_udp_hooks),
+};

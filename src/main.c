@@ -10,8 +10,7 @@
 #include "policy.h"
 #include "sockopt.h"
 
-static struct ps_hook *const ps_all_hooks[] = {
-	/* Leaving is seen before joining can be. */
+static struct ps_hook *const ps_control_hooks[] = {
 	&ps_hook_inet_release,
 	&ps_hook_reuseport_detach_sock,
 #ifdef PS_HAVE_STOP_LISTEN
@@ -19,12 +18,18 @@ static struct ps_hook *const ps_all_hooks[] = {
 #endif
 	&ps_hook_inet_csk_get_port,
 	&ps_hook_udp_lib_get_port,
-	&ps_hook___inet_lookup_listener,
-	&ps_hook___udp4_lib_lookup,
-#if IS_ENABLED(CONFIG_IPV6)
-	&ps_hook_inet6_lookup_listener,
-	&ps_hook___udp6_lib_lookup,
-#endif
+};
+
+static struct ps_hook_set ps_hook_set_control = {
+	.filter = ps_hook_always,
+	.hooks = ps_control_hooks,
+	.n = ARRAY_SIZE(ps_control_hooks),
+};
+
+static struct ps_hook_set *const ps_all_hooks[] = {
+	&ps_hook_set_control,
+	&ps_hook_set_tcp,
+	&ps_hook_set_udp,
 };
 
 static int __init ps_init(void)

@@ -32,9 +32,9 @@ static int ps_parse_proto(const char *word, u8 *proto)
 
 static int ps_parse_port(const char *word, u16 *port)
 {
-	/* kstrtou16() takes a sign and, even with a base, no blanks. */
-	if (!word || *word < '0' || *word > '9' || kstrtou16(word, 10, port) ||
-	    !*port)
+	/* kstrtou16() would also take a sign, and a newline at the end. */
+	if (!word || word[strspn(word, "0123456789")] ||
+	    kstrtou16(word, 10, port) || !*port)
 		return -EINVAL;
 	return 0;
 }

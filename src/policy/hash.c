@@ -21,9 +21,6 @@
 static hsiphash_key_t ps_seed __read_mostly;
 static bool ps_seed_set;
 
-/* Moves a flow to an unrelated hash for every further attempt: 2^32/phi. */
-#define PS_HASH_STEP 0x9e3779b9u
-
 /**
  * ps_flow_hash() - the keyed hash of a flow's 4-tuple
  * @flow: addresses of one family
@@ -57,7 +54,15 @@ u32 ps_flow_hash(const struct ps_flow *flow)
 static u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 			const struct ps_flow *flow, u32 attempt)
 {
-	return reciprocal_scale(ps_flow_hash(flow) + attempt * PS_HASH_STEP, n);
+	u32 hash = ps_flow_hash(flow);
+	u32 i = reciprocal_scale(hash, n);
+
+	if (likely(!attempt) || n == 1)
+		return i;
+	/* One of the others: an unusable member's flows go to all of them. */
+	i += 1 + reciprocal_scale(hsiphash_2u32(hash, attempt, &ps_seed),
+				  n - 1);
+	return i < n ? i : i - n;
 }
 
 const struct ps_policy ps_policy_hash = {
