@@ -17,6 +17,7 @@
 #include <linux/uidgid.h>
 #include <linux/xarray.h>
 #include <net/sock.h>
+#include <net/tcp_states.h>
 
 #include "policy.h"
 
@@ -104,7 +105,6 @@ struct ps_member *ps_member_get(struct sock *sk, gfp_t gfp);
 void ps_member_drop(struct sock *sk);
 void ps_member_drop_all(const struct net *net);
 void ps_member_drop_if_idle(struct ps_member *m);
-bool ps_member_usable(const struct ps_member *m, const struct ps_group *g);
 int ps_member_set_id(struct ps_member *m, u32 id);
 u32 ps_member_backlog(const struct ps_member *m);
 int ps_members_init(void);
@@ -127,6 +127,31 @@ u64 ps_group_picked(struct ps_group *g);
 static inline struct ps_group *ps_member_group(const struct ps_member *m)
 {
 	return rcu_dereference_protected(m->group, lockdep_is_held(&ps_lock));
+}
+
+/**
+ * ps_member_usable() - can the socket take what @g's policy gives it?
+ * @m: a member
+ * @g: its group
+ *
+ * What may have changed without our being told: a TCP member that doesn't
+ * listen (any more) or isn't hashed yet, a UDP member that was connect()ed or
+ * unbound, a socket that was bound to another device after bind().
+ *
+ * Context: any, RCU.
+ */
+static inline bool ps_member_usable(const struct ps_member *m,
+				    const struct ps_group *g)
+{
+	const struct sock *sk = m->sk;
+	int state = READ_ONCE(sk->sk_state);
+
+	if (g->key.proto == IPPROTO_TCP ? state != TCP_LISTEN :
+					  state == TCP_ESTABLISHED)
+		return false;
+	return !hlist_unhashed_lockless(&sk->sk_node) &&
+	       READ_ONCE(sk->sk_bound_dev_if) == g->key.dev &&
+	       READ_ONCE(sk->sk_num) == g->key.port;
 }
 
 /* How many entries of @set a reader may use. */

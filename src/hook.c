@@ -124,7 +124,7 @@ static void ps_hook_set_unregister(struct ps_hook_set *set)
 	err = unregister_ftrace_function(&set->ops);
 	/* Only fails for an ops that isn't registered: our bug. */
 	WARN_ONCE(err, "unhooking %s()...: %d\n", set->hooks[0]->name, err);
-	set->registered = false;
+	WRITE_ONCE(set->registered, false);
 }
 
 static void ps_hook_ignore(unsigned long ip, unsigned long parent_ip,
@@ -167,7 +167,7 @@ static int ps_hook_set_register(struct ps_hook_set *set)
 {
 	int err = register_ftrace_function(&set->ops);
 
-	set->registered = !err;
+	WRITE_ONCE(set->registered, !err);
 	if (err)
 		ps_hook_set_blame(set, err);
 	return err;
@@ -190,6 +190,8 @@ static int ps_hooks_arm(void)
 
 	lockdep_assert_held(&ps_hooks_mutex);
 	for (i = 0; i < ps_hook_sets_n; i++) {
+		if (ps_hook_sets[i]->on_demand)
+			continue;
 		err = ps_hook_set_register(ps_hook_sets[i]);
 		if (err) {
 			ps_hooks_disarm();
@@ -198,6 +200,29 @@ static int ps_hooks_arm(void)
 	}
 	ps_hooks_armed = true;
 	return 0;
+}
+
+/**
+ * ps_hook_set_demand() - arm a set that isn't by itself
+ * @set: stays armed as long as the others
+ *
+ * Context: process, may sleep; a socket lock may be held.
+ * Return: 0 (also: was armed), -ESHUTDOWN if the others are not armed, or what
+ * ftrace says.
+ */
+int ps_hook_set_demand(struct ps_hook_set *set)
+{
+	int err = 0;
+
+	if (READ_ONCE(set->registered))
+		return 0;
+	mutex_lock(&ps_hooks_mutex);
+	if (!ps_hooks_armed)
+		err = -ESHUTDOWN;
+	else if (!set->registered)
+		err = ps_hook_set_register(set);
+	mutex_unlock(&ps_hooks_mutex);
+	return err;
 }
 
 static void ps_hooks_disarm_work(struct work_struct *work)

@@ -35,6 +35,7 @@ struct ps_hook_set {
 	ftrace_func_t filter;
 	struct ps_hook *const *hooks;
 	unsigned int n;
+	bool on_demand;		/* armed by ps_hook_set_demand() only */
 	struct ftrace_ops ops;
 	bool registered;
 };
@@ -84,6 +85,8 @@ void ps_hook_always(unsigned long ip, unsigned long parent_ip,
 int ps_hooks_init(struct ps_hook_set *const *sets, unsigned int n);
 void ps_hooks_exit(void);
 void ps_hooks_done(void);
+
+int ps_hook_set_demand(struct ps_hook_set *set);
 
 int ps_hooks_get(void);
 bool ps_hooks_get_armed(void);

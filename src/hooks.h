@@ -8,14 +8,25 @@
 #include "hook.h"
 
 /* lookup.c: the packet path */
-extern struct ps_hook ps_hook___inet_lookup_listener;
+extern struct ps_hook ps_hook_reuseport_select_sock;
+extern struct ps_hook_set ps_hook_set_select;
+
+/* udp_conns.c: the packet path of UDP groups with connect()ed members */
 extern struct ps_hook ps_hook___udp4_lib_lookup;
 #if IS_ENABLED(CONFIG_IPV6)
-extern struct ps_hook ps_hook_inet6_lookup_listener;
 extern struct ps_hook ps_hook___udp6_lib_lookup;
 #endif
-extern struct ps_hook_set ps_hook_set_tcp;
 extern struct ps_hook_set ps_hook_set_udp;
+extern struct ps_hook ps_hook_reuseport_has_conns_set;
+extern struct ps_hook ps_hook_udp_disconnect;
+
+void ps_udp_conns_seen(void);
+void ps_udp_conns_exit(void);
+
+static inline bool ps_udp_conns_armed(void)
+{
+	return READ_ONCE(ps_hook_set_udp.registered);
+}
 
 /* bind.c: bind() and listen() */
 extern struct ps_hook ps_hook_inet_csk_get_port;

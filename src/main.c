@@ -7,7 +7,6 @@
 #include "group.h"
 #include "hooks.h"
 #include "net.h"
-#include "policy.h"
 #include "sockopt.h"
 
 static struct ps_hook *const ps_control_hooks[] = {
@@ -16,6 +15,8 @@ static struct ps_hook *const ps_control_hooks[] = {
 #ifdef PS_HAVE_STOP_LISTEN
 	&ps_hook_reuseport_stop_listen_sock,
 #endif
+	&ps_hook_reuseport_has_conns_set,
+	&ps_hook_udp_disconnect,
 	&ps_hook_inet_csk_get_port,
 	&ps_hook_udp_lib_get_port,
 };
@@ -28,7 +29,7 @@ static struct ps_hook_set ps_hook_set_control = {
 
 static struct ps_hook_set *const ps_all_hooks[] = {
 	&ps_hook_set_control,
-	&ps_hook_set_tcp,
+	&ps_hook_set_select,
 	&ps_hook_set_udp,
 };
 
@@ -36,7 +37,6 @@ static int __init ps_init(void)
 {
 	int err;
 
-	ps_policy_init();
 	err = ps_members_init();
 	if (err)
 		return err;
@@ -56,6 +56,7 @@ static int __init ps_init(void)
 
 net:
 	ps_hooks_exit();
+	ps_udp_conns_exit();
 	ps_net_exit();
 	ps_sysfs_exit();
 	goto members;
@@ -77,6 +78,7 @@ static void __exit ps_exit(void)
 {
 	ps_sockopt_exit();
 	ps_hooks_exit();
+	ps_udp_conns_exit();
 	ps_net_exit();
 	ps_sysfs_exit();
 	ps_members_exit();

@@ -148,30 +148,6 @@ void ps_member_drop_all(const struct net *net)
 }
 
 /**
- * ps_member_usable() - can the socket take what @g's policy gives it?
- * @m: a member
- * @g: its group
- *
- * What may have changed without our being told: a TCP member that doesn't
- * listen (any more) or isn't hashed yet, a UDP member that was connect()ed or
- * unbound, a socket that was bound to another device after bind().
- *
- * Context: any, RCU.
- */
-bool ps_member_usable(const struct ps_member *m, const struct ps_group *g)
-{
-	const struct sock *sk = m->sk;
-	int state = READ_ONCE(sk->sk_state);
-
-	if (g->key.proto == IPPROTO_TCP ? state != TCP_LISTEN :
-					  state == TCP_ESTABLISHED)
-		return false;
-	return !hlist_unhashed_lockless(&sk->sk_node) &&
-	       READ_ONCE(sk->sk_bound_dev_if) == g->key.dev &&
-	       READ_ONCE(sk->sk_num) == g->key.port;
-}
-
-/**
  * ps_member_set_id() - change a member's id, or wish for one
  * @m: a member
  * @id: 0..PORTSTEER_MAX_ID

@@ -18,11 +18,19 @@ static inline u32 ps_member_hash(const void *data, u32 len, u32 seed)
 	return hash_ptr(*(void *const *)data, 32);
 }
 
+static inline int ps_member_cmp(struct rhashtable_compare_arg *arg,
+				const void *obj)
+{
+	return ((const struct ps_member *)obj)->sk !=
+	       *(struct sock *const *)arg->key;
+}
+
 static const struct rhashtable_params ps_member_params = {
 	.key_len = sizeof(struct sock *),
 	.key_offset = offsetof(struct ps_member, sk),
 	.head_offset = offsetof(struct ps_member, node),
 	.hashfn = ps_member_hash,
+	.obj_cmpfn = ps_member_cmp,
 	.automatic_shrinking = true,
 };
 

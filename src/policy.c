@@ -86,9 +86,4 @@ static const struct kernel_param_ops ps_param_seed_ops = {
 
 /* For root only: who knows the seed can choose his worker. */
 module_param_cb(seed, &ps_param_seed_ops, NULL, 0600);
-MODULE_PARM_DESC(seed, "key of the hash, 32 hex digits (random)");
-
-void ps_policy_init(void)
-{
-	ps_hash_init_seed();
-}
+MODULE_PARM_DESC(seed, "key of the hash, 32 hex digits, the same on hosts that shall agree (random)");

@@ -11,14 +11,17 @@
 
 struct ps_group;
 struct ps_set;
+struct sk_buff;
 
-/* What a packet (or a lookup without one) says of its flow. */
+/* What a policy may know of the packet. */
 struct ps_flow {
-	const void *saddr;	/* remote; struct in6_addr or __be32 */
-	const void *daddr;	/* local */
-	__be16 sport;
-	u16 hnum;		/* local port, host order */
-	bool v6;
+	/*
+	 * The kernel's hash of the 4-tuple, keyed with a secret of this boot:
+	 * what its own choice is made of, so it costs us nothing.
+	 */
+	u32 hash;
+	/* Its data begin at the transport header. */
+	const struct sk_buff *skb;
 };
 
 /**
@@ -29,9 +32,12 @@ struct ps_flow {
  *	members found unusable before, in this lookup; another attempt should
  *	give another member, spread evenly.
  *	Context: softirq or process, in an RCU read section, no locks.
+ * @takes_turns: @pick changes something, so it must not be called for a packet
+ *	that may still go elsewhere
  */
 struct ps_policy {
 	char name[PORTSTEER_POLICY_LEN];
+	bool takes_turns;
 	u32 (*pick)(struct ps_group *group, const struct ps_set *set, u32 n,
 		    const struct ps_flow *flow, u32 attempt);
 };
@@ -41,12 +47,9 @@ extern const struct ps_policy ps_policy_rr;
 
 const struct ps_policy *ps_policy_find(const char *name);
 const struct ps_policy *ps_policy_default(void);
-void ps_policy_init(void);
 
-/* hash.c: also what lookups use that start nothing. */
-u32 ps_flow_hash(const struct ps_flow *flow);
+/* hash.c */
 int ps_hash_set_seed(const char *text);
-void ps_hash_init_seed(void);
 int ps_hash_show_seed(char *buf);
 
 #endif /* PS_POLICY_H */

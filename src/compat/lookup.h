@@ -1,31 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The parameters of the kernel's lookups, which differ between series. What is
- * said here is checked against the kernel's headers when a hook is defined.
+ * The parameters of the kernel's UDP lookups, which differ between series. What
+ * is said here is checked against the kernel's headers when a hook is defined.
  */
 #ifndef PS_COMPAT_LOOKUP_H
 #define PS_COMPAT_LOOKUP_H
-
-#ifdef PS_TCP_CONST_NET
-#define PS_TCP_NET const struct net *net
-#else
-#define PS_TCP_NET struct net *net
-#endif
 
 #ifdef PS_UDP_CONST_NET
 #define PS_UDP_NET const struct net *net
 #else
 #define PS_UDP_NET struct net *net
-#endif
-
-#ifdef PS_TCP_HASHINFO
-#define PS_TCP_TABLE_PARAM struct inet_hashinfo *hashinfo,
-#define PS_TCP_TABLE_ARG hashinfo,
-#define PS_TCP_HNUM_ARG 7
-#else
-#define PS_TCP_TABLE_PARAM
-#define PS_TCP_TABLE_ARG
-#define PS_TCP_HNUM_ARG 6
 #endif
 
 #ifdef PS_UDP_TABLE
@@ -36,20 +20,6 @@
 #define PS_UDP_TABLE_ARG
 #endif
 #define PS_UDP_DPORT_ARG 4
-
-#define PS_TCP4_PARAMS							\
-	PS_TCP_NET, PS_TCP_TABLE_PARAM struct sk_buff *skb, int doff,	\
-	const __be32 saddr, const __be16 sport, const __be32 daddr,	\
-	const unsigned short hnum, const int dif, const int sdif
-#define PS_TCP_ORIGINAL(fn)						\
-	ps_original(fn)(net, PS_TCP_TABLE_ARG skb, doff, saddr, sport,	\
-			daddr, hnum, dif, sdif)
-
-#define PS_TCP6_PARAMS							\
-	PS_TCP_NET, PS_TCP_TABLE_PARAM struct sk_buff *skb, int doff,	\
-	const struct in6_addr *saddr, const __be16 sport,		\
-	const struct in6_addr *daddr, const unsigned short hnum,	\
-	const int dif, const int sdif
 
 #define PS_UDP4_PARAMS							\
 	PS_UDP_NET, __be32 saddr, __be16 sport, __be32 daddr,		\

@@ -42,11 +42,7 @@ has linux/ftrace.h 'FTRACE_OPS_FL_RECURSION_SAFE' &&
 # small things
 [ -e "$inc/linux/hex.h" ] && flag PS_HAVE_HEX_H
 
-# lookups
-proto net/inet_hashtables.h __inet_lookup_listener '\(const struct net' &&
-	flag PS_TCP_CONST_NET
-proto net/inet_hashtables.h __inet_lookup_listener 'inet_hashinfo' &&
-	flag PS_TCP_HASHINFO
+# UDP lookups
 proto net/udp.h __udp4_lib_lookup '\(const struct net' &&
 	flag PS_UDP_CONST_NET
 proto net/udp.h __udp4_lib_lookup 'udp_table' && flag PS_UDP_TABLE

@@ -2,13 +2,17 @@
 /*
  * hash: by keyed hash of the 4-tuple, uniform over the selectable members.
  *
- * The key keeps a client from choosing its worker. hsiphash (SipHash-1-3 on 64
- * bit) is enough for that: an attacker sees no hash values, only, at best,
- * which flows share a worker.
+ * The key keeps a client from choosing its worker. Unless hosts have to agree,
+ * the kernel's own hash serves, which is keyed with a secret of this boot and
+ * has been computed anyway. With a seed, hsiphash (SipHash-1-3 on 64 bit) is
+ * enough: an attacker sees no hash values, only, at best, which flows share a
+ * worker.
  */
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/kernel.h>
-#include <linux/random.h>
 #include <linux/siphash.h>
+#include <linux/skbuff.h>
 #include <linux/string.h>
 
 #include "../group.h"
@@ -19,44 +23,43 @@
  * of two seeds gives a member too, only another one.
  */
 static hsiphash_key_t ps_seed __read_mostly;
-static bool ps_seed_set;
+static bool ps_seeded __read_mostly;
 
-/**
- * ps_flow_hash() - the keyed hash of a flow's 4-tuple
- * @flow: addresses of one family
- *
+/*
  * The same on every host that has the same seed, so addresses and ports are
- * taken as they are in the packet, in network order.
- *
- * Context: any.
- * Return: 32 bits, uniform.
+ * taken as they are in the packet.
  */
-u32 ps_flow_hash(const struct ps_flow *flow)
+static u32 ps_seeded_hash(const struct sk_buff *skb)
 {
-	u32 ports = (u32)(__force u16)flow->sport << 16 |
-		    (__force u16)htons(flow->hnum);
+	const struct iphdr *ip = ip_hdr(skb);
+	/* Source and destination port come first in TCP and in UDP. */
+	u32 ports = *(const u32 *)skb->data;
 
-	if (flow->v6) {
+	if (ip->version == 6) {
+		/* Source and destination address come last in the header. */
 		struct {
-			u8 saddr[16], daddr[16];
+			struct in6_addr saddr, daddr;
 			u32 ports;
 		} tuple;
 
-		memcpy(tuple.saddr, flow->saddr, sizeof(tuple.saddr));
-		memcpy(tuple.daddr, flow->daddr, sizeof(tuple.daddr));
+		tuple.saddr = ipv6_hdr(skb)->saddr;
+		tuple.daddr = ipv6_hdr(skb)->daddr;
 		tuple.ports = ports;
 		return hsiphash(&tuple, sizeof(tuple), &ps_seed);
 	}
-	return hsiphash_3u32(*(const u32 *)flow->saddr,
-			     *(const u32 *)flow->daddr, ports, &ps_seed);
+	return hsiphash_3u32((__force u32)ip->saddr, (__force u32)ip->daddr,
+			     ports, &ps_seed);
 }
 
 static u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 			const struct ps_flow *flow, u32 attempt)
 {
-	u32 hash = ps_flow_hash(flow);
-	u32 i = reciprocal_scale(hash, n);
+	u32 hash = flow->hash;
+	u32 i;
 
+	if (READ_ONCE(ps_seeded) && flow->skb)
+		hash = ps_seeded_hash(flow->skb);
+	i = reciprocal_scale(hash, n);
 	if (likely(!attempt) || n == 1)
 		return i;
 	/* One of the others: an unusable member's flows go to all of them. */
@@ -71,8 +74,8 @@ const struct ps_policy ps_policy_hash = {
 };
 
 /**
- * ps_hash_set_seed() - module parameter `seed`: 32 hex digits
- * @text: may end in a newline
+ * ps_hash_set_seed() - module parameter `seed`
+ * @text: 32 hex digits, or "random"; may end in a newline
  *
  * Context: process.
  * Return: 0 or -EINVAL, and then nothing has changed.
@@ -80,24 +83,31 @@ const struct ps_policy ps_policy_hash = {
 int ps_hash_set_seed(const char *text)
 {
 	hsiphash_key_t seed;
-	size_t len = strcspn(text, "\n");
 
-	if (len != 2 * sizeof(seed) || (text[len] && text[len + 1]) ||
+	if (sysfs_streq(text, "random")) {
+		WRITE_ONCE(ps_seeded, false);
+		return 0;
+	}
+	if (strcspn(text, "\n") != 2 * sizeof(seed) ||
+	    (text[2 * sizeof(seed)] && text[2 * sizeof(seed) + 1]) ||
 	    hex2bin((u8 *)&seed, text, sizeof(seed)))
 		return -EINVAL;
 	ps_seed = seed;
-	ps_seed_set = true;
+	/* Pairs with nothing: see ps_seed. */
+	WRITE_ONCE(ps_seeded, true);
 	return 0;
 }
 
-/* A seed nobody knows, unless the operator gave one. */
-void ps_hash_init_seed(void)
-{
-	if (!ps_seed_set)
-		get_random_bytes(&ps_seed, sizeof(ps_seed));
-}
-
+/**
+ * ps_hash_show_seed() - module parameter `seed`, as it could be written
+ * @buf: of a page
+ *
+ * Context: process.
+ * Return: the length.
+ */
 int ps_hash_show_seed(char *buf)
 {
+	if (!READ_ONCE(ps_seeded))
+		return sprintf(buf, "random\n");
 	return sprintf(buf, "%*phN\n", (int)sizeof(ps_seed), &ps_seed);
 }

@@ -23,5 +23,6 @@ static u32 ps_rr_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 
 const struct ps_policy ps_policy_rr = {
 	.name = "rr",
+	.takes_turns = true,
 	.pick = ps_rr_pick,
 };

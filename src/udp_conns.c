@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * UDP groups that have connect()ed members. There the kernel goes on looking
+ * after a socket of the group has been chosen: a connected one may be better.
+ * So a policy that takes turns is asked at the end of the lookup, here, and
+ * what was picked is counted here.
+ *
+ * These hooks are only armed from the first connect() of a member on, since
+ * every UDP packet pays for them.
+ */
+#include <net/sock_reuseport.h>
+#include <net/udp.h>
+
+#include "compat/lookup.h"
+#include "hook.h"
+#include "hooks.h"
+#include "member_table.h"
+#include "pick.h"
+
+/* @sk is what the lookup found, for a datagram that is delivered. */
+static struct sock *ps_udp_found(struct sock *sk)
+{
+	const struct sock_reuseport *reuse;
+	const struct ps_policy *policy;
+	struct ps_flow flow = {};
+	const struct ps_set *set;
+	struct ps_member *m;
+	struct ps_group *g;
+
+	m = ps_member_find(sk);
+	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
+	g = m ? rcu_dereference(m->group) : NULL;
+	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	/* Without connected sockets the choice stood, and was counted. */
+	if (!g || !reuse || !reuse->has_conns)
+		return sk;
+	/* The peer of a connected member has no other socket. */
+	if (READ_ONCE(sk->sk_state) == TCP_ESTABLISHED)
+		return sk;
+	if (!READ_ONCE(g->explicit_policy) && rcu_access_pointer(reuse->prog))
+		return sk;
+
+	/* Pairs with rcu_assign_pointer() in ps_group_set_policy(). */
+	policy = rcu_dereference(g->policy);
+	if (!policy->takes_turns) {
+		atomic64_inc(&m->picked);
+		return sk;
+	}
+	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */
+	set = rcu_dereference(g->set);
+	return ps_pick(g, set, ps_set_count(set), policy, &flow, true, sk);
+}
+
+PS_DECLARE_ORIGINAL(__udp4_lib_lookup);
+
+static struct sock *hook___udp4_lib_lookup(PS_UDP4_PARAMS)
+{
+	struct sock *sk = PS_UDP_ORIGINAL(__udp4_lib_lookup);
+
+	return sk && ps_delivers(skb) ? ps_udp_found(sk) : sk;
+}
+
+PS_DEFINE_HOOK(__udp4_lib_lookup);
+
+#if IS_ENABLED(CONFIG_IPV6)
+PS_DECLARE_ORIGINAL(__udp6_lib_lookup);
+
+static struct sock *hook___udp6_lib_lookup(PS_UDP6_PARAMS)
+{
+	struct sock *sk = PS_UDP_ORIGINAL(__udp6_lib_lookup);
+
+	return sk && ps_delivers(skb) ? ps_udp_found(sk) : sk;
+}
+
+PS_DEFINE_HOOK(__udp6_lib_lookup);
+#endif /* CONFIG_IPV6 */
+
+static void notrace ps_filter_udp(unsigned long ip, unsigned long parent_ip,
+				  struct ftrace_ops *ops,
+				  struct ps_fregs *fregs)
+{
+	__be16 dport = (__force __be16)ps_fregs_arg(fregs, PS_UDP_DPORT_ARG);
+
+	if (test_bit(ntohs(dport), ps_ports_udp))
+		ps_hook_always(ip, parent_ip, ops, fregs);
+}
+
+static struct ps_hook *const ps_udp_hooks[] = {
+	&ps_hook___udp4_lib_lookup,
+#if IS_ENABLED(CONFIG_IPV6)
+	&ps_hook___udp6_lib_lookup,
+#endif
+};
+
+struct ps_hook_set ps_hook_set_udp = {
+	.filter = ps_filter_udp,
+	.hooks = ps_udp_hooks,
+	.n = ARRAY_SIZE(ps_udp_hooks),
+	.on_demand = true,
+};
+
+static void ps_udp_conns_work(struct work_struct *work)
+{
+	ps_hook_set_demand(&ps_hook_set_udp);
+}
+
+static DECLARE_WORK(ps_udp_conns_arm, ps_udp_conns_work);
+
+/**
+ * ps_udp_conns_seen() - a group has connected sockets from before it was ours
+ *
+ * Context: softirq, or any other.
+ */
+void ps_udp_conns_seen(void)
+{
+	schedule_work(&ps_udp_conns_arm);
+}
+
+/* When the hooks are gone. Context: process, may sleep. */
+void ps_udp_conns_exit(void)
+{
+	cancel_work_sync(&ps_udp_conns_arm);
+}
+
+PS_DECLARE_ORIGINAL(reuseport_has_conns_set);
+
+/*
+ * A UDP socket is being connect()ed: called with its lock held, before its
+ * state changes. Context: process, may sleep.
+ */
+static void hook_reuseport_has_conns_set(struct sock *sk)
+{
+	struct ps_member *m;
+
+	ps_hook_enter();
+	/* Members and strangers of the port alike. */
+	if (sk->sk_protocol == IPPROTO_UDP &&
+	    test_bit(READ_ONCE(sk->sk_num), ps_ports_udp)) {
+		/* Failing leaves turns a little uneven, nothing worse. */
+		ps_hook_set_demand(&ps_hook_set_udp);
+		spin_lock_bh(&ps_lock);
+		m = ps_member_find(sk);
+		if (m && ps_member_group(m))
+			ps_group_unselect(m);
+		spin_unlock_bh(&ps_lock);
+	}
+	ps_original(reuseport_has_conns_set)(sk);
+	ps_hook_exit();
+}
+
+PS_DEFINE_HOOK(reuseport_has_conns_set);
+
+PS_DECLARE_ORIGINAL(udp_disconnect);
+
+/*
+ * A UDP socket lets go of its peer, by connect() to AF_UNSPEC. Is it still in
+ * the kernel's group (its address was its own), it takes part again. Context:
+ * process, may sleep.
+ */
+static int hook_udp_disconnect(struct sock *sk, int flags)
+{
+	struct ps_member *m;
+	int err;
+
+	ps_hook_enter();
+	err = ps_original(udp_disconnect)(sk, flags);
+	if (sk->sk_protocol == IPPROTO_UDP &&
+	    rcu_access_pointer(sk->sk_reuseport_cb)) {
+		spin_lock_bh(&ps_lock);
+		m = ps_member_find(sk);
+		if (m && ps_member_group(m) && sk->sk_state == TCP_CLOSE)
+			ps_group_select(m);
+		spin_unlock_bh(&ps_lock);
+	}
+	ps_hook_exit();
+	return err;
+}
+
+PS_DEFINE_HOOK(udp_disconnect);
