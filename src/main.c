@@ -7,6 +7,7 @@
 #include "group.h"
 #include "hooks.h"
 #include "net.h"
+#include "policy.h"
 #include "sockopt.h"
 
 static struct ps_hook *const ps_control_hooks[] = {
@@ -37,6 +38,7 @@ static int __init ps_init(void)
 {
 	int err;
 
+	ps_hash_init();
 	err = ps_members_init();
 	if (err)
 		return err;

@@ -49,6 +49,7 @@ const struct ps_policy *ps_policy_find(const char *name);
 const struct ps_policy *ps_policy_default(void);
 
 /* hash.c */
+void ps_hash_init(void);
 int ps_hash_set_seed(const char *text);
 int ps_hash_show_seed(char *buf);
 

@@ -4,13 +4,14 @@
  *
  * The key keeps a client from choosing its worker. Unless hosts have to agree,
  * the kernel's own hash serves, which is keyed with a secret of this boot and
- * has been computed anyway. With a seed, hsiphash (SipHash-1-3 on 64 bit) is
- * enough: an attacker sees no hash values, only, at best, which flows share a
- * worker.
+ * has been computed anyway, scattered by a random key of this load. With a
+ * seed, hsiphash (SipHash-1-3 on 64 bit) is enough: an attacker sees no hash
+ * values, only, at best, which flows share a worker.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/kernel.h>
+#include <linux/random.h>
 #include <linux/siphash.h>
 #include <linux/skbuff.h>
 #include <linux/string.h>
@@ -24,6 +25,8 @@
  */
 static hsiphash_key_t ps_seed __read_mostly;
 static bool ps_seeded __read_mostly;
+/* Odd, so that multiplying by it maps the hashes one to one. */
+static u32 ps_scatter __read_mostly = 1;
 
 /*
  * The same on every host that has the same seed, so addresses and ports are
@@ -54,7 +57,7 @@ static u32 ps_seeded_hash(const struct sk_buff *skb)
 static u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 			const struct ps_flow *flow, u32 attempt)
 {
-	u32 hash = flow->hash;
+	u32 hash = flow->hash * ps_scatter;
 	u32 i;
 
 	if (READ_ONCE(ps_seeded) && flow->skb)
@@ -72,6 +75,12 @@ const struct ps_policy ps_policy_hash = {
 	.name = "hash",
 	.pick = ps_hash_pick,
 };
+
+/* At load. Context: process. */
+void ps_hash_init(void)
+{
+	ps_scatter = get_random_u32() | 1;
+}
 
 /**
  * ps_hash_set_seed() - module parameter `seed`
