@@ -282,8 +282,7 @@ bool ps_hooks_get_armed(void)
 void ps_hooks_put(void)
 {
 	if (atomic_dec_and_test(&ps_hooks_users))
-		mod_delayed_work(system_wq, &ps_hooks_disarm_later,
-				 PS_DISARM_DELAY);
+		schedule_delayed_work(&ps_hooks_disarm_later, PS_DISARM_DELAY);
 }
 
 /**

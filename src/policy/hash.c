@@ -63,7 +63,7 @@ static u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 	if (READ_ONCE(ps_seeded) && flow->skb)
 		hash = ps_seeded_hash(flow->skb);
 	i = reciprocal_scale(hash, n);
-	if (likely(!attempt) || n == 1)
+	if (likely(!attempt))
 		return i;
 	/* One of the others: an unusable member's flows go to all of them. */
 	i += 1 + reciprocal_scale(hsiphash_2u32(hash, attempt, &ps_seed),

@@ -14,9 +14,8 @@ static u32 ps_rr_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 		      const struct ps_flow *flow, u32 attempt)
 {
 	/*
-	 * An unusable member's turn goes to the next one: with the turns
-	 * running on, every other member is equally often that next one's
-	 * successor only if the turn is passed on, not repeated.
+	 * Also at a further attempt: an unusable member's turn is used up, and
+	 * the next member takes the next turn, so the others stay even.
 	 */
 	return (u32)atomic_inc_return(&group->turn) % n;
 }

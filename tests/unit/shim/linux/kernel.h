@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef SHIM_LINUX_KERNEL_H
+#define SHIM_LINUX_KERNEL_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <linux/hex.h>
+#include <linux/types.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static inline u32 reciprocal_scale(u32 val, u32 ep_ro)
+{
+	return (u64)val * ep_ro >> 32;
+}
+
+int kstrtoull(const char *s, unsigned int base, unsigned long long *res);
+int kstrtou16(const char *s, unsigned int base, u16 *res);
+
+/* Know %pI4, %pI6c and %*phN. */
+int shim_vscnprintf(char *buf, size_t size, const char *fmt, va_list args);
+int scnprintf(char *buf, size_t size, const char *fmt, ...);
+#define sprintf(buf, ...) scnprintf((buf), INT32_MAX, __VA_ARGS__)
+
+#endif /* SHIM_LINUX_KERNEL_H */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef SHIM_LINUX_RCUPDATE_H
+#define SHIM_LINUX_RCUPDATE_H
+
+#include <linux/compiler.h>
+
+static inline void rcu_read_lock(void) {}
+static inline void rcu_read_unlock(void) {}
+
+#define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+#define rcu_dereference_check(p, c) rcu_dereference(p)
+#define rcu_dereference_protected(p, c) (p)
+#define rcu_access_pointer(p) READ_ONCE(p)
+/* Pairs with rcu_dereference(). */
+#define rcu_assign_pointer(p, v) smp_store_release(&(p), (v))
+
+#endif /* SHIM_LINUX_RCUPDATE_H */

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef SHIM_LINUX_SKBUFF_H
+#define SHIM_LINUX_SKBUFF_H
+
+#include <linux/types.h>
+
+/* The headers are offsets from the head, as in the kernel. */
+struct sk_buff {
+	u16 network_header;
+	u16 transport_header;
+	u8 *head;
+	u8 *data;
+};
+
+static inline u8 *skb_network_header(const struct sk_buff *skb)
+{
+	return skb->head + skb->network_header;
+}
+
+static inline int skb_transport_offset(const struct sk_buff *skb)
+{
+	return skb->head + skb->transport_header - skb->data;
+}
+
+#endif /* SHIM_LINUX_SKBUFF_H */
