@@ -1,0 +1,365 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Round robin is exact, and only what starts something takes a turn: a SYN, a
+datagram. DESIGN.md 2.3 and 2.4."""
+import ctypes
+import fcntl
+import ipaddress
+import socket
+import struct
+import subprocess
+
+from lib import net, ns, ps, stats, tap
+from lib.net import INET, INET6, Pool, combinations
+from lib.tap import Skip, equal, ok, test
+
+UDP_GRO = 104
+SIOCETHTOOL = 0x8946
+ETHTOOL_SGRO = 0x2c
+IPV6_CHECKSUM = 7
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+
+
+def in_turn(reached, members):
+    """Are any neighbours of the sequence different members?"""
+    return all(len(set(reached[i:i + members])) == members
+               for i in range(len(reached) - members + 1))
+
+
+def check_group(text, servers, address, count=400, **how):
+    """count of them over servers, exactly even, strictly in turn."""
+    before = ps.group(servers[0])
+    reached = net.burst(servers, address, count, **how)
+    even = [count // len(servers)] * len(servers)
+    equal(net.counts(reached, len(servers)), even, f"{text}: exactly even")
+    ok(in_turn(reached, len(servers)), f"{text}: in turn", reached)
+    group = ps.group(servers[0])
+    equal([now - then for now, then in zip(group.picked(), before.picked())],
+          even, f"{text}: so count the members")
+    equal((group["picked"] - before["picked"], group["fallbacks"]),
+          (count, 0), f"{text}: so counts the group")
+
+
+@test
+def exact():
+    """400 over 4 are 100 each"""
+    for text, kind, family in combinations():
+        for addr in (net.WILDCARD[family], net.LOOPBACK[family]):
+            with Pool() as pool:
+                port = net.port()
+                servers = pool.servers(4, kind, family, port, ps.member("rr"),
+                                       addr=addr)
+                check_group(f"{text} {addr}", servers,
+                            (net.LOOPBACK[family], port))
+
+
+@test
+def one_client_socket():
+    """400 datagrams of one flow are dealt out too"""
+    for family in (INET, INET6):
+        with Pool() as pool:
+            port = net.port()
+            servers = pool.servers(4, "udp", family, port, ps.member("rr"))
+            check_group(f"udp {net.FAMILY_NAMES[family]}", servers,
+                        (net.LOOPBACK[family], port),
+                        through=pool.new("udp", family))
+
+
+@test
+def dual_stack():
+    """one [::] group, reached over both families by turns"""
+    for kind in net.TYPES:
+        with Pool() as pool:
+            port = net.port()
+            servers = pool.servers(4, kind, INET6, port, ps.member("rr"))
+            reached = []
+            # 400 pairs' halves: an odd number each, so that neither family
+            # alone could come out even
+            for family, count in ((INET, 101), (INET6, 99), (INET, 97),
+                                  (INET6, 103)):
+                reached += net.burst(servers, (net.LOOPBACK[family], port),
+                                     count)
+            equal(net.counts(reached, 4), [100] * 4, f"{kind}: exactly even")
+            ok(in_turn(reached, 4), f"{kind}: in turn", reached)
+            equal(ps.group(servers[0]).picked(), [100] * 4, f"{kind}: counted")
+
+
+@test
+def other_groups_turns():
+    """groups of one port don't take each other's turns"""
+    for kind in net.TYPES:
+        with Pool() as pool:
+            port = net.port()
+            wild = pool.servers(4, kind, INET, port, ps.member("rr"))
+            local = pool.servers(2, kind, INET, port, ps.member("rr"),
+                                 addr="127.0.0.1")
+            six = pool.servers(2, kind, INET6, port, ps.member("rr"))
+            reached = {"local": [], "wild": [], "six": []}
+            for _ in range(20):
+                reached["local"] += net.burst(local, ("127.0.0.1", port), 1)
+                reached["wild"] += net.burst(wild, ("127.0.0.2", port), 1)
+                reached["six"] += net.burst(six, ("::1", port), 1)
+            equal([net.counts(reached["local"], 2),
+                   net.counts(reached["wild"], 4),
+                   net.counts(reached["six"], 2)],
+                  [[10, 10], [5] * 4, [10, 10]], kind)
+
+
+@test
+def comings_and_goings():
+    """exact again after each change of the group"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            address = (net.LOOPBACK[family], port)
+            servers = pool.servers(4, kind, family, port, ps.member("rr"))
+            net.burst(servers, address, 6)
+            servers.pop(1).close()
+            equal(net.counts(net.burst(servers, address, 60), 3), [20] * 3,
+                  f"{text}: one left")
+            servers.append(pool.server(kind, family, port, ps.member()))
+            servers.append(pool.server(kind, family, port, ps.member()))
+            equal(net.counts(net.burst(servers, address, 100), 5), [20] * 5,
+                  f"{text}: two came")
+            servers[0].close()
+            equal(net.counts(net.burst(servers[1:], address, 40), 4), [10] * 4,
+                  f"{text}: the first left")
+
+
+@test
+def stranger_in_the_group():
+    """who never joined keeps its native share; the rest goes round"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            servers = pool.servers(3, kind, family, port, ps.member("rr"))
+            servers.append(pool.server(kind, family, port, net.reuseport))
+            shares = net.counts(net.burst(
+                servers, (net.LOOPBACK[family], port), 400), 4)
+            # A quarter of 400 by hash: 100, give or take 5 times 8.7.
+            ok(56 <= shares[3] <= 144, f"{text}: the stranger's", shares)
+            ok(max(shares[:3]) - min(shares[:3]) <= 1,
+               f"{text}: the members'", shares)
+
+
+# What is not the start of anything
+
+def checksum(data):
+    data += bytes(len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+
+
+def icmp_error(family, member, peer):
+    """Port unreachable, as if peer had got a datagram of member."""
+    udp = struct.pack("!4H", member[1], peer[1], 9, 0) + b"x"
+    source, target = (ipaddress.ip_address(a[0]).packed
+                      for a in (member, peer))
+    if family == INET:
+        quoted = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17,
+                             0) + source + target + udp
+        message = struct.pack("!BBHI", 3, 3, 0, 0) + quoted
+        message = message[:2] + struct.pack("!H", checksum(message)) + \
+            message[4:]
+        protocol = socket.IPPROTO_ICMP
+    else:
+        quoted = struct.pack("!IHBB", 6 << 28, len(udp), 17, 64) + source + \
+            target + udp
+        message = struct.pack("!BBHI", 1, 4, 0, 0) + quoted
+        protocol = socket.IPPROTO_ICMPV6	# the kernel sums it up itself
+    with socket.socket(family, socket.SOCK_RAW, protocol) as raw:
+        raw.sendto(message, (member[0], 0))
+
+
+def counters(family):
+    """ICMP: (unreachable messages, errors that no socket wanted)."""
+    if family == INET6:
+        with open("/proc/thread-self/net/snmp6") as file:
+            values = dict(line.split() for line in file)
+        return (int(values["Icmp6InDestUnreachs"]),
+                int(values["Icmp6InErrors"]))
+    with open("/proc/thread-self/net/snmp") as file:
+        names, values = (line.split() for line in file
+                         if line.startswith("Icmp:"))
+    values = dict(zip(names, values))
+    return int(values["InDestUnreachs"]), int(values["InErrors"])
+
+
+@test
+def icmp_errors():
+    """an error's lookup has no packet that a turn could be for"""
+    for family in (INET, INET6):
+        text = f"udp {net.FAMILY_NAMES[family]}"
+        with Pool() as pool:
+            member = (net.LOOPBACK[family], net.port())
+            servers = pool.servers(4, "udp", family, member[1],
+                                   ps.member("rr"))
+            before = counters(family)
+
+            def between(i):
+                if i % 3 == 0:
+                    icmp_error(family, member, (net.LOOPBACK[family],
+                                                20000 + i))
+
+            check_group(text, servers, member, 400, between=between)
+            after = counters(family)
+            equal((after[0] - before[0], after[1] - before[1]), (134, 0),
+                  f"{text}: all errors arrived and found a socket")
+
+
+def tcp_segment(family, source, target, flags):
+    """Send one TCP segment that no connection knows."""
+    segment = struct.pack("!HHIIBBHHH", source[1], target[1], 1000, 2000,
+                          5 << 4, flags, 1024, 0, 0)
+    with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
+        if family == INET6:
+            raw.setsockopt(socket.IPPROTO_IPV6, IPV6_CHECKSUM, 16)
+        else:
+            pseudo = socket.inet_aton(source[0]) + \
+                socket.inet_aton(target[0]) + struct.pack("!HH", 6, 20)
+            segment = segment[:16] + struct.pack(
+                "!H", checksum(pseudo + segment)) + segment[18:]
+        raw.bind((source[0], 0))
+        raw.sendto(segment, (target[0], 0))
+
+
+def snmp_tcp(name):
+    with open("/proc/thread-self/net/snmp") as file:
+        names, values = (line.split() for line in file
+                         if line.startswith("Tcp:"))
+    return int(dict(zip(names, values))[name])
+
+
+@test
+def stray_segments():
+    """TCP segments other than a SYN"""
+    for family in (INET, INET6):
+        text = f"tcp {net.FAMILY_NAMES[family]}"
+        with Pool() as pool:
+            address = (net.LOOPBACK[family], net.port())
+            servers = pool.servers(4, "tcp", family, address[1],
+                                   ps.member("rr"))
+            kinds = (ACK, SYN | ACK, FIN | ACK, RST, FIN, 0)
+            resets = snmp_tcp("OutRsts")
+            errors = snmp_tcp("InErrs")
+
+            def between(i):
+                if i % 2:
+                    tcp_segment(family, (net.LOOPBACK[family], 20000 + i),
+                                address, kinds[i // 2 % len(kinds)])
+
+            check_group(text, servers, address, 400, between=between)
+            ok(snmp_tcp("OutRsts") - resets >= 60,
+               f"{text}: the strays were looked at, and reset")
+            equal(snmp_tcp("InErrs") - errors, 0,
+                  f"{text}: none had a bad checksum")
+
+
+def sysctl(name, value):
+    path = f"/proc/sys/{name.replace('.', '/')}"
+    with open(path) as file:
+        old = file.read().strip()
+    with open(path, "w") as file:
+        file.write(value)
+    return old
+
+
+@test
+def syn_cookies():
+    """the SYN takes the turn, the cookie's ACK is placed by a hash"""
+    old = sysctl("net.ipv4.tcp_syncookies", "2")
+    try:
+        for family in (INET, INET6):
+            text = f"tcp {net.FAMILY_NAMES[family]}"
+            with Pool() as pool:
+                port = net.port()
+                servers = pool.servers(4, "tcp", family, port,
+                                       ps.member("rr"))
+                reached = net.burst(servers, (net.LOOPBACK[family], port), 400)
+                group = ps.group(servers[0])
+                equal(group.picked(), [100] * 4, f"{text}: turns by SYN")
+                equal(group["picked"], 400, f"{text}: one for each SYN")
+                shares = net.counts(reached, 4)
+                ok(sum(shares) == 400 and stats.uniform(shares),
+                   f"{text}: accepted all, evenly", shares)
+    finally:
+        sysctl("net.ipv4.tcp_syncookies", old)
+
+
+@test
+def closed_port():
+    """lookups that find nothing and traffic on other ports"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port, other, closed = net.port(), net.port(), net.port()
+            servers = pool.servers(4, kind, family, port, ps.member("rr"))
+            alone = pool.server(kind, family, other)
+
+            def between(i):
+                net.burst([alone], (net.LOOPBACK[family], other), 1)
+                try:
+                    net.client(kind, (net.LOOPBACK[family], closed)).close()
+                except ConnectionRefusedError:
+                    pass
+
+            check_group(text, servers, (net.LOOPBACK[family], port), 40,
+                        between=between)
+
+
+def veth(outside, inside, namespace):
+    """A pair of devices, one end in namespace."""
+    done = subprocess.run(
+        ["ip", "link", "add", outside, "type", "veth", "peer", "name", inside],
+        capture_output=True, text=True)
+    if done.returncode:
+        raise Skip(f"no veth: {done.stderr.strip()}")
+    subprocess.run(["ip", "link", "set", inside, "netns",
+                    f"/proc/self/fd/{namespace.fileno()}"], check=True,
+                   pass_fds=[namespace.fileno()])
+
+
+@test
+def gro():
+    """GRO looks the socket up before the packet is delivered"""
+    space = ns.Namespace()
+    try:
+        with Pool() as pool:
+            veth("psgro0", "psgro1", space)
+            pool.callback(subprocess.run, ["ip", "link", "del", "psgro0"])
+            commands = ["ip link set psgro0 up",
+                        "ip addr add 10.9.9.1/24 dev psgro0"]
+            for command in commands:
+                subprocess.run(command.split(), check=True)
+            with space:
+                for command in ("ip link set psgro1 up",
+                                "ip addr add 10.9.9.2/24 dev psgro1"):
+                    subprocess.run(command.split(), check=True)
+                switch = ctypes.create_string_buffer(
+                    struct.pack("II", ETHTOOL_SGRO, 1))
+                with socket.socket(INET, socket.SOCK_DGRAM) as sock:
+                    fcntl.ioctl(sock, SIOCETHTOOL, struct.pack(
+                        "16sQ16x", b"psgro1", ctypes.addressof(switch)))
+                port = net.port()
+                servers = pool.servers(4, "udp", INET, port, ps.member("rr"))
+                for sock in servers:
+                    sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+            sender = pool.new("udp", INET)
+            sender.sendto(b"x", ("10.9.9.2", port))	# resolves the address
+            with net.Watch(servers) as watch:
+                first = watch.take()
+                reached = [first]
+                for _ in range(399):
+                    sender.sendto(b"x", ("10.9.9.2", port))
+                    reached.append(watch.take())
+            equal(net.counts(reached, 4), [100] * 4, "exactly even")
+            with space:
+                equal(ps.group(servers[0]).picked(), [100] * 4, "counted once")
+    finally:
+        space.close()
+
+
+if __name__ == "__main__":
+    tap.run(ps.prepare_guest, ps.left_behind, ps.remove_module)
