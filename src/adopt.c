@@ -87,7 +87,7 @@ static bool ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
 		smp_mb();
 		if (err || !ps_bound(sk, port)) {
 			spin_lock_bh(&ps_lock);
-			m = ps_member_find(sk);
+			m = ps_member_find_locked(sk);
 			if (m)
 				ps_member_drop_if_idle(m);
 			spin_unlock_bh(&ps_lock);

@@ -329,7 +329,7 @@ again:
 	}
 
 	spin_lock_bh(&ps_lock);
-	m = ps_member_find(sk);
+	m = ps_member_find_locked(sk);
 	if (!m) {
 		err = -ENOENT;
 		goto unlock;

@@ -35,7 +35,7 @@ static void ps_stopped(struct sock *sk)
 		return;
 	}
 	spin_lock_bh(&ps_lock);
-	m = ps_member_find(sk);
+	m = ps_member_find_locked(sk);
 	if (m && ps_member_group(m))
 		ps_group_unselect(m);
 	spin_unlock_bh(&ps_lock);
@@ -69,20 +69,30 @@ PS_DEFINE_HOOK(reuseport_stop_listen_sock);
 
 PS_DECLARE_ORIGINAL(inet_release);
 
+/* Could a rule adopt it while it is being closed? Connections are the most. */
+static bool ps_adoptable(const struct sock *sk)
+{
+	return sk->sk_reuseport && (sk->sk_protocol != IPPROTO_TCP ||
+				    READ_ONCE(sk->sk_state) == TCP_LISTEN);
+}
+
 /* The last descriptor is closed. Context: process, may sleep (SO_LINGER). */
 static int hook_inet_release(struct socket *sock)
 {
 	struct sock *sk = sock->sk;
+	bool again = false;
 	int err;
 
 	ps_hook_enter();
 	if (sk) {
+		again = ps_adoptable(sk);
 		/* Keeps the address from being used for another socket. */
-		sock_hold(sk);
+		if (again)
+			sock_hold(sk);
 		ps_member_drop(sk);
 	}
 	err = ps_original(inet_release)(sock);
-	if (sk) {
+	if (again) {
 		/*
 		 * A rule may have adopted it meanwhile. Who adopts looks, after
 		 * that, whether the socket is still hashed; pairs with smp_mb()

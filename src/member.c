@@ -99,7 +99,7 @@ void ps_member_drop(struct sock *sk)
 		return;
 
 	spin_lock_bh(&ps_lock);
-	m = ps_member_find(sk);
+	m = ps_member_find_locked(sk);
 	if (m)
 		ps_member_unlink(m);
 	spin_unlock_bh(&ps_lock);

@@ -38,13 +38,19 @@ static const struct rhashtable_params ps_member_params = {
  * ps_member_find() - what we know of a socket
  * @sk: any address, need not be a socket's any more
  *
- * Context: any; in an RCU read section, and good until its end, or under
- * ps_lock.
+ * Context: any, in an RCU read section; good until its end.
  * Return: NULL if nothing.
  */
 static inline struct ps_member *ps_member_find(const struct sock *sk)
 {
 	return rhashtable_lookup(&ps_members, &sk, ps_member_params);
+}
+
+/* The same for writers. Context: any, under ps_lock, good until it is let go. */
+static inline struct ps_member *ps_member_find_locked(const struct sock *sk)
+{
+	lockdep_assert_held(&ps_lock);
+	return rhashtable_lookup_fast(&ps_members, &sk, ps_member_params);
 }
 
 #endif /* PS_MEMBER_TABLE_H */

@@ -357,7 +357,7 @@ static int ps_get(struct sock *sk, u16 family, int opt, void __user *user,
 		return -EOPNOTSUPP;
 
 	spin_lock_bh(&ps_lock);
-	m = ps_member_find(sk);
+	m = ps_member_find_locked(sk);
 	size = ps_get_locked(m, m ? ps_member_group(m) : NULL, opt, &answer);
 	spin_unlock_bh(&ps_lock);
 	if (size < 0)

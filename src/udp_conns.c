@@ -139,7 +139,7 @@ static void hook_reuseport_has_conns_set(struct sock *sk)
 		/* Failing leaves turns a little uneven, nothing worse. */
 		ps_hook_set_demand(&ps_hook_set_udp);
 		spin_lock_bh(&ps_lock);
-		m = ps_member_find(sk);
+		m = ps_member_find_locked(sk);
 		if (m && ps_member_group(m))
 			ps_group_unselect(m);
 		spin_unlock_bh(&ps_lock);
@@ -167,7 +167,7 @@ static int hook_udp_disconnect(struct sock *sk, int flags)
 	if (sk->sk_protocol == IPPROTO_UDP &&
 	    rcu_access_pointer(sk->sk_reuseport_cb)) {
 		spin_lock_bh(&ps_lock);
-		m = ps_member_find(sk);
+		m = ps_member_find_locked(sk);
 		if (m && ps_member_group(m) && sk->sk_state == TCP_CLOSE)
 			ps_group_select(m);
 		spin_unlock_bh(&ps_lock);
