@@ -1,17 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """MPTCP listeners, whose TCP sockets no program has a descriptor of."""
-import os
 import select
 import socket
 
 from lib import net, proc, ps, tap
-from lib.net import INET, INET6
+from lib.net import INET
 from lib.tap import equal, fails, ok, test
 
 MPTCP = 262
-FAMILIES = (("IPv4", INET), ("IPv6", INET6)) if socket.has_ipv6 and \
-    os.path.exists("/proc/net/if_inet6") else (("IPv4", INET),)
 
 
 def listener(family, port):
@@ -34,7 +31,8 @@ def connect(family, port, listeners, protocol):
 @test
 def by_rule():
     """a rule steers them from listen() on, for TCP and MPTCP clients"""
-    for text, family in FAMILIES:
+    for family in net.FAMILIES:
+        text = net.FAMILY_NAMES[family]
         port = net.port()
         ps.rule(f"add tcp {port} policy=rr")
         listeners = [listener(family, port) for _ in range(4)]

@@ -222,7 +222,7 @@ def join_after_bind():
 @test
 def tcp_states():
     """bound but not listening, connected, accepted"""
-    for family in (INET, INET6):
+    for family in net.FAMILIES:
         text = f"tcp {net.FAMILY_NAMES[family]}"
         with Pool() as pool:
             port = net.port()
@@ -457,6 +457,7 @@ def changed_flags():
 @test
 def levels():
     """the other family's level"""
+    net.need_ipv6()
     for kind in net.TYPES:
         with net.new(kind, INET6) as six, net.new(kind, INET) as four:
             for option in ps.OPTIONS:
@@ -476,6 +477,7 @@ def levels():
 @test
 def other_protocols():
     """sockets that are neither TCP nor UDP over IP"""
+    net.need_ipv6()
     others = {
         "raw": (INET, socket.SOCK_RAW, socket.IPPROTO_ICMP),
         "raw UDP": (INET, socket.SOCK_RAW, socket.IPPROTO_UDP),

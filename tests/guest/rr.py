@@ -57,7 +57,7 @@ def exact():
 @test
 def one_client_socket():
     """400 datagrams of one flow are dealt out too"""
-    for family in (INET, INET6):
+    for family in net.FAMILIES:
         with Pool() as pool:
             port = net.port()
             servers = pool.servers(4, "udp", family, port, ps.member("rr"))
@@ -69,6 +69,7 @@ def one_client_socket():
 @test
 def dual_stack():
     """one [::] group, reached over both families by turns"""
+    net.need_ipv6()
     for kind in net.TYPES:
         with Pool() as pool:
             port = net.port()
@@ -88,6 +89,7 @@ def dual_stack():
 @test
 def other_groups_turns():
     """groups of one port don't take each other's turns"""
+    net.need_ipv6()
     for kind in net.TYPES:
         with Pool() as pool:
             port = net.port()
@@ -191,7 +193,7 @@ def counters(family):
 @test
 def icmp_errors():
     """an error's lookup has no packet that a turn could be for"""
-    for family in (INET, INET6):
+    for family in net.FAMILIES:
         text = f"udp {net.FAMILY_NAMES[family]}"
         with Pool() as pool:
             member = (net.LOOPBACK[family], net.port())
@@ -236,7 +238,7 @@ def snmp_tcp(name):
 @test
 def stray_segments():
     """TCP segments other than a SYN"""
-    for family in (INET, INET6):
+    for family in net.FAMILIES:
         text = f"tcp {net.FAMILY_NAMES[family]}"
         with Pool() as pool:
             address = (net.LOOPBACK[family], net.port())
@@ -272,7 +274,7 @@ def syn_cookies():
     """the SYN takes the turn, the cookie's ACK is placed by a hash"""
     old = sysctl("net.ipv4.tcp_syncookies", "2")
     try:
-        for family in (INET, INET6):
+        for family in net.FAMILIES:
             text = f"tcp {net.FAMILY_NAMES[family]}"
             with Pool() as pool:
                 port = net.port()

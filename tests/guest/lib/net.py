@@ -3,11 +3,12 @@
 server answered. Servers don't block, so one process can play all parts."""
 import contextlib
 import itertools
+import os
 import select
 import socket
 import struct
 
-from . import ns
+from . import ns, tap
 
 INET = socket.AF_INET
 INET6 = socket.AF_INET6
@@ -15,6 +16,8 @@ TYPES = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 WILDCARD = {INET: "0.0.0.0", INET6: "::"}
 LOOPBACK = {INET: "127.0.0.1", INET6: "::1"}
 FAMILY_NAMES = {INET: "IPv4", INET6: "IPv6"}
+# A kernel can be booted with ipv6.disable=1.
+FAMILIES = (INET, INET6) if os.path.exists("/proc/net/if_inet6") else (INET,)
 
 # Below the ephemeral range; never twice, so that no test meets the TIME_WAIT
 # sockets of another.
@@ -28,8 +31,13 @@ def port():
 def combinations():
     """(text, kind, family) of all that the module serves."""
     for kind in TYPES:
-        for family in (INET, INET6):
+        for family in FAMILIES:
             yield f"{kind} {FAMILY_NAMES[family]}", kind, family
+
+
+def need_ipv6():
+    if INET6 not in FAMILIES:
+        raise tap.Skip("IPv6 is disabled")
 
 
 def new(kind, family):
