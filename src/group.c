@@ -198,6 +198,23 @@ static void ps_group_disband(struct ps_group *g)
 }
 
 /**
+ * ps_group_fits() - is a member's socket still what its group is made of?
+ * @m: perhaps in no group
+ *
+ * Context: any, under ps_lock.
+ */
+bool ps_group_fits(const struct ps_member *m)
+{
+	const struct ps_group *g = ps_member_group(m);
+	struct ps_key key;
+
+	if (!g)
+		return false;
+	ps_key_of(&key, m->sk);
+	return ps_key_equal(&g->key, &key);
+}
+
+/**
  * ps_group_select() - make a member selectable
  * @m: in a group, perhaps selectable already
  *

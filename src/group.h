@@ -114,6 +114,7 @@ void ps_members_exit(void);
 void ps_key_of(struct ps_key *key, const struct sock *sk);
 int ps_group_join(struct sock *sk, const struct ps_join *how, gfp_t gfp);
 void ps_group_leave(struct ps_member *m);
+bool ps_group_fits(const struct ps_member *m);
 void ps_group_select(struct ps_member *m);
 void ps_group_unselect(struct ps_member *m);
 void ps_group_set_policy(struct ps_group *g, const struct ps_policy *policy);

@@ -52,7 +52,6 @@ void notrace ps_hook_always(unsigned long ip, unsigned long parent_ip,
  */
 static int ps_hook_resolve(struct ps_hook *hook)
 {
-	static const u8 nop5[MCOUNT_INSN_SIZE] = PS_FTRACE_NOP;
 	struct kprobe kp = {
 		.symbol_name = hook->name,
 		.flags = KPROBE_FLAG_DISABLED,
@@ -71,7 +70,7 @@ static int ps_hook_resolve(struct ps_hook *hook)
 	unregister_kprobe(&kp);
 
 	if (copy_from_kernel_nofault(insn, (void *)site, sizeof(insn)) ||
-	    (memcmp(insn, nop5, sizeof(insn)) && insn[0] != PS_FTRACE_CALL)) {
+	    !ps_ftrace_site(insn)) {
 		pr_err("kernel function %s() is not traceable, not loading\n",
 		       hook->name);
 		return -EOPNOTSUPP;

@@ -80,12 +80,18 @@ static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 	m = ps_member_find(sk);
 	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
 	g = m ? rcu_dereference(m->group) : NULL;
-	reuse = rcu_dereference(sk->sk_reuseport_cb);
-	if (unlikely(!g || !reuse))
+	if (unlikely(!g))
 		goto native;
 	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */
 	set = rcu_dereference(g->set);
 	n = ps_set_count(set);
+	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	/*
+	 * A UDP member that had a peer may have lost the kernel's group, which
+	 * would then give it all of the packets or none.
+	 */
+	if (unlikely(!reuse))
+		goto steer;
 	if (unlikely(n != READ_ONCE(reuse->num_socks) ||
 		     rcu_access_pointer(reuse->prog)))
 		goto native;
@@ -100,7 +106,8 @@ steer:
 	if (starts)
 		policy = rcu_dereference(g->policy);
 	/* Known only at the end of the lookup whether this choice stands. */
-	if (unlikely(reuse->has_conns) && g->key.proto == IPPROTO_UDP) {
+	if (unlikely(reuse && reuse->has_conns) &&
+	    g->key.proto == IPPROTO_UDP) {
 		if (!ps_udp_conns_armed()) {
 			ps_udp_conns_seen();
 		} else {
@@ -109,7 +116,7 @@ steer:
 			starts = false;
 		}
 	}
-	return ps_pick(g, set, n, policy, &flow, starts, sk);
+	return ps_pick(g, set, n, policy, &flow, starts, reuse ? sk : NULL);
 
 native:
 	sk = ps_select_native(sk, hash, skb, hdr_len, &stands);
@@ -118,7 +125,7 @@ native:
 	m = ps_member_find(sk);
 	g = m ? rcu_dereference(m->group) : NULL;
 	reuse = rcu_dereference(sk->sk_reuseport_cb);
-	if (!g || !reuse)
+	if (!g)
 		return sk;
 	set = rcu_dereference(g->set);
 	n = ps_set_count(set);

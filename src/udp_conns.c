@@ -153,9 +153,9 @@ PS_DEFINE_HOOK(reuseport_has_conns_set);
 PS_DECLARE_ORIGINAL(udp_disconnect);
 
 /*
- * A UDP socket lets go of its peer, by connect() to AF_UNSPEC. Is it still in
- * the kernel's group (its address was its own), it takes part again. Context:
- * process, may sleep.
+ * A UDP socket lets go of its peer, by connect() to AF_UNSPEC. If its address
+ * is again, or still, that of its group, it takes part again. Context: process,
+ * may sleep.
  */
 static int hook_udp_disconnect(struct sock *sk, int flags)
 {
@@ -164,11 +164,10 @@ static int hook_udp_disconnect(struct sock *sk, int flags)
 
 	ps_hook_enter();
 	err = ps_original(udp_disconnect)(sk, flags);
-	if (sk->sk_protocol == IPPROTO_UDP &&
-	    rcu_access_pointer(sk->sk_reuseport_cb)) {
+	if (sk->sk_protocol == IPPROTO_UDP) {
 		spin_lock_bh(&ps_lock);
 		m = ps_member_find_locked(sk);
-		if (m && ps_member_group(m) && sk->sk_state == TCP_CLOSE)
+		if (m && ps_group_fits(m) && sk->sk_state == TCP_CLOSE)
 			ps_group_select(m);
 		spin_unlock_bh(&ps_lock);
 	}

@@ -6,15 +6,34 @@
 #define PS_COMPAT_FTRACE_H
 
 #include <linux/ftrace.h>
+#include <linux/kernel.h>
 #include <linux/ptrace.h>
+#include <linux/string.h>
 
 #ifndef CONFIG_X86_64
 #error "portsteer knows the calling convention and the ftrace site of x86-64 only"
 #endif
 
-/* What stands at a function's ftrace site: a five byte nop, or a call. */
-#define PS_FTRACE_NOP	{ 0x0f, 0x1f, 0x44, 0x00, 0x00 }
-#define PS_FTRACE_CALL	0xe8
+/*
+ * Does @insn, of MCOUNT_INSN_SIZE bytes, look like a function's ftrace site? A
+ * call while somebody traces it, else a nop, of which older kernels (before
+ * 5.13) have one for some AMD processors and one for all others.
+ */
+static inline bool ps_ftrace_site(const u8 *insn)
+{
+	static const u8 nops[][MCOUNT_INSN_SIZE] = {
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+		{ 0x66, 0x66, 0x66, 0x66, 0x90 },
+	};
+	unsigned int i;
+
+	if (insn[0] == 0xe8)
+		return true;
+	for (i = 0; i < ARRAY_SIZE(nops); i++)
+		if (!memcmp(insn, nops[i], MCOUNT_INSN_SIZE))
+			return true;
+	return false;
+}
 
 #ifdef PS_HAVE_FTRACE_REGS
 #define ps_fregs ftrace_regs

@@ -52,7 +52,7 @@ has net/sock_reuseport.h 'reuseport_stop_listen_sock' &&
 	flag PS_HAVE_STOP_LISTEN
 
 # the kernel's socket tables
-body net/inet_hashtables.h '^struct inet_listen_hashbucket' 'nulls_head' &&
+has net/inet_connection_sock.h 'icsk_listen_portaddr_node;' ||
 	flag PS_LHASH2_NULLS
 has net/netns/ipv4.h 'struct inet_hashinfo|hashinfo;' &&
 	flag PS_TCP_TABLE_PER_NET
