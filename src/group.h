@@ -52,6 +52,7 @@ struct ps_group {
 	struct ps_set __rcu *set;
 	struct ps_key key;
 	bool explicit_policy;	/* chosen by a member or a rule */
+	bool conns;		/* has, or had, connect()ed UDP sockets */
 
 	/* Written by packets. */
 	atomic_t turn ____cacheline_aligned_in_smp;

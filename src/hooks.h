@@ -20,7 +20,9 @@ extern struct ps_hook_set ps_hook_set_udp;
 extern struct ps_hook ps_hook_reuseport_has_conns_set;
 extern struct ps_hook ps_hook_udp_disconnect;
 
-void ps_udp_conns_seen(void);
+struct ps_group;
+
+void ps_udp_conns_seen(struct ps_group *g);
 void ps_udp_conns_exit(void);
 
 static inline bool ps_udp_conns_armed(void)

@@ -105,16 +105,13 @@ steer:
 	/* Pairs with rcu_assign_pointer() in ps_group_set_policy(). */
 	if (starts)
 		policy = rcu_dereference(g->policy);
+	if (unlikely(reuse && reuse->has_conns) && !READ_ONCE(g->conns))
+		ps_udp_conns_seen(g);
 	/* Known only at the end of the lookup whether this choice stands. */
-	if (unlikely(reuse && reuse->has_conns) &&
-	    g->key.proto == IPPROTO_UDP) {
-		if (!ps_udp_conns_armed()) {
-			ps_udp_conns_seen();
-		} else {
-			if (policy->takes_turns)
-				policy = &ps_policy_hash;
-			starts = false;
-		}
+	if (unlikely(READ_ONCE(g->conns)) && ps_udp_conns_armed()) {
+		if (policy->takes_turns)
+			policy = &ps_policy_hash;
+		starts = false;
 	}
 	return ps_pick(g, set, n, policy, &flow, starts, reuse ? sk : NULL);
 

@@ -30,14 +30,15 @@ static struct sock *ps_udp_found(struct sock *sk)
 	m = ps_member_find(sk);
 	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
 	g = m ? rcu_dereference(m->group) : NULL;
-	reuse = rcu_dereference(sk->sk_reuseport_cb);
 	/* Without connected sockets the choice stood, and was counted. */
-	if (!g || !reuse || !reuse->has_conns)
+	if (!g || !READ_ONCE(g->conns))
 		return sk;
 	/* The peer of a connected member has no other socket. */
 	if (READ_ONCE(sk->sk_state) == TCP_ESTABLISHED)
 		return sk;
-	if (!READ_ONCE(g->explicit_policy) && rcu_access_pointer(reuse->prog))
+	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	if (!READ_ONCE(g->explicit_policy) && reuse &&
+	    rcu_access_pointer(reuse->prog))
 		return sk;
 
 	/* Pairs with rcu_assign_pointer() in ps_group_set_policy(). */
@@ -107,12 +108,17 @@ static void ps_udp_conns_work(struct work_struct *work)
 static DECLARE_WORK(ps_udp_conns_arm, ps_udp_conns_work);
 
 /**
- * ps_udp_conns_seen() - a group has connected sockets from before it was ours
+ * ps_udp_conns_seen() - a group has connected sockets that we didn't see connect
+ * @g: the group
  *
- * Context: softirq, or any other.
+ * Strangers, or from before it was ours.
+ * Context: softirq, or any other; RCU.
  */
-void ps_udp_conns_seen(void)
+void ps_udp_conns_seen(struct ps_group *g)
 {
+	if (g->key.proto != IPPROTO_UDP)
+		return;
+	WRITE_ONCE(g->conns, true);
 	schedule_work(&ps_udp_conns_arm);
 }
 
@@ -140,8 +146,10 @@ static void hook_reuseport_has_conns_set(struct sock *sk)
 		ps_hook_set_demand(&ps_hook_set_udp);
 		spin_lock_bh(&ps_lock);
 		m = ps_member_find_locked(sk);
-		if (m && ps_member_group(m))
+		if (m && ps_member_group(m)) {
 			ps_group_unselect(m);
+			WRITE_ONCE(ps_member_group(m)->conns, true);
+		}
 		spin_unlock_bh(&ps_lock);
 	}
 	ps_original(reuseport_has_conns_set)(sk);
