@@ -18,12 +18,15 @@ help:
 	@echo 'make clean           remove what the build made'
 	@echo 'make distclean       and what the lab downloaded and made (build/)'
 	@echo 'make dist            build/portsteer-$(VERSION).tar.gz of the last commit'
+	@echo 'make deb             the Debian package portsteer-dkms of it, in build/deb'
 	@echo
 	@echo 'Testing happens in emulated machines with stock kernels; as root on Debian,'
 	@echo 'which also installs the packages that it needs:'
 	@echo 'make lint            compiler warnings, sparse, checkpatch, shellcheck'
 	@echo 'make unit            the unit tests, on this machine'
 	@echo 'make test            all tests (KERNEL=series TESTS="files" JOBS=n)'
+	@echo 'make test-matrix     the guest tests on every stock kernel that we support'
+	@echo 'make test-install    DKMS and the Debian package in Debian 12 and 13'
 	@echo 'make shell           a shell in a guest, with the module loaded (KERNEL=series)'
 	@echo 'make demo            what portsteer does, in a minute'
 	@echo 'make bench           measurements'
@@ -74,6 +77,13 @@ test: lab build-unit
 prove:
 	@prove --timer -j$(JOBS) --exec scripts/run-test $(TESTS)
 
+# The table of kernels comes before prove's summary, see scripts/summary-last.
+test-matrix:
+	scripts/matrix prepare
+	@scripts/summary-last scripts/matrix table -- \
+		prove --timer -j$(JOBS) --exec scripts/run-test \
+		$$(scripts/matrix list | sed 's,.*,build/matrix/&.t,')
+
 shell: lab
 	scripts/guest --kernel $(KERNEL) --shell \
 		--file "$$(scripts/build-module --path $(KERNEL))" --file tests/guest \
@@ -86,26 +96,44 @@ bench: lab
 	tests/bench/run
 
 SRC := $(DESTDIR)/usr/src/portsteer-$(VERSION)
+DKMS_VERSIONS = $(notdir $(patsubst %/,%,$(wildcard /var/lib/dkms/portsteer/[0-9]*/)))
+SET_VERSION = sed -i 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(VERSION)"/'
 
-install:
-	@command -v dkms >/dev/null || { echo 'Install the package dkms first.' >&2; false; }
-	-dkms remove -m portsteer -v $(VERSION) --all 2>/dev/null
-	rm -rf $(SRC)
+# Any version that is there goes first. That of the Debian package is dpkg's.
+install: uninstall
 	mkdir -p $(SRC)
-	cp -r Makefile Kbuild VERSION include src $(SRC)/
-	find $(SRC) \( -name '*.o' -o -name '.*.cmd' \) -delete
-	sed 's/#MODULE_VERSION#/$(VERSION)/' dkms.conf >$(SRC)/dkms.conf
+	cp -r Makefile Kbuild VERSION include src dkms.conf $(SRC)/
+	find $(SRC) \( -name '*.o' -o -name '*.o.d' -o -name '.*.cmd' \) -delete
+	$(SET_VERSION) $(SRC)/dkms.conf
 	dkms add -m portsteer -v $(VERSION)
 	dkms build -m portsteer -v $(VERSION) -k $(KVER)
 	dkms install -m portsteer -v $(VERSION) -k $(KVER)
 
 uninstall:
-	-dkms remove -m portsteer -v $(VERSION) --all
-	rm -rf $(SRC)
+	@command -v dkms >/dev/null || { echo 'Install the package dkms first.' >&2; false; }
+	@! dpkg-query -W -f '$${db:Status-Status}\n' portsteer-dkms 2>/dev/null | grep -qx installed || \
+		{ echo 'The package portsteer-dkms is installed: remove that first.' >&2; false; }
+	for v in $(DKMS_VERSIONS); do dkms remove -m portsteer -v $$v --all || exit; done
+	rm -rf $(DESTDIR)/usr/src/portsteer-[0-9]*
 
+# REF: another commit
+REF ?= HEAD
+DIST = portsteer-$(VERSION)
 dist:
-	mkdir -p build
-	git archive --prefix=portsteer-$(VERSION)/ -o build/portsteer-$(VERSION).tar.gz HEAD
+	rm -rf build/dist
+	mkdir -p build/dist
+	git archive --prefix=$(DIST)/ $(REF) | tar -x -C build/dist
+	$(SET_VERSION) build/dist/$(DIST)/dkms.conf
+	tar -C build/dist -cz --sort=name --owner=0 --group=0 --numeric-owner \
+		-f build/$(DIST).tar.gz $(DIST)
+	rm -rf build/dist
+
+deb:
+	@scripts/deb
+
+# Installation through DKMS and as a Debian package, in chroots of the releases.
+test-install:
+	@prove --timer --exec scripts/run-test tests/install/*.t
 
 .PHONY: all help modules clean distclean lint build-unit unit lab test prove shell \
-	demo bench install uninstall dist
+	test-matrix demo bench install uninstall dist deb test-install

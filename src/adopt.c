@@ -72,8 +72,8 @@ static bool ps_bound(const struct sock *sk, u16 port)
 	       !sock_flag(sk, SOCK_DEAD);
 }
 
-/* Returns true if the socket is a member now. */
-static bool ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
+/* Returns 0 if the socket is a member now. */
+static int ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
 {
 	struct ps_member *m;
 	int err = -ENOENT;
@@ -96,7 +96,7 @@ static bool ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
 		}
 	}
 	release_sock(sk);
-	return !err;
+	return err;
 }
 
 /**
@@ -117,6 +117,7 @@ void ps_adopt_port(struct net *net, u8 proto, u16 port,
 	const struct ps_join how = { .by_rule = true, .policy = policy };
 	struct ps_batch *b;
 	bool progress;
+	int err;
 	u32 i;
 
 	b = kmalloc(sizeof(*b), GFP_KERNEL);
@@ -131,8 +132,11 @@ void ps_adopt_port(struct net *net, u8 proto, u16 port,
 		b->n = 0;
 		ps_walk_port(net, proto, port, ps_batch_add, b);
 		for (i = 0; i < b->n; i++) {
-			if (ps_adopt_sock(b->sk[i], port, &how))
+			err = ps_adopt_sock(b->sk[i], port, &how);
+			if (!err)
 				progress = true;
+			else if (err == -ENOMEM)
+				ps_adopt_later(net);
 			sock_put(b->sk[i]);
 		}
 	} while (progress);
@@ -170,8 +174,12 @@ static void ps_adopt_wishes(struct net *net)
 		sock_hold(sk);
 		rhashtable_walk_stop(&iter);
 		lock_sock(sk);
-		if (sk->sk_num && sk->sk_reuseport)
-			ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
+		/* A TCP socket may have become a client meanwhile. */
+		if (sk->sk_num && sk->sk_reuseport &&
+		    (sk->sk_protocol != IPPROTO_TCP ||
+		     sk->sk_state == TCP_CLOSE || sk->sk_state == TCP_LISTEN) &&
+		    ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT) == -ENOMEM)
+			ps_adopt_later(net);
 		release_sock(sk);
 		sock_put(sk);
 		rhashtable_walk_start(&iter);

@@ -22,7 +22,8 @@ static unsigned int ps_hook_sets_n;
 
 static DEFINE_MUTEX(ps_hooks_mutex);	/* arming; taken outside socket locks */
 static bool ps_hooks_armed;		/* under ps_hooks_mutex */
-static bool ps_hooks_dying;		/* under ps_hooks_mutex */
+static bool ps_hooks_open;		/* under it: initialised, not going */
+static bool ps_hooks_complained;	/* under it: since arming worked last */
 static atomic_t ps_hooks_users = ATOMIC_INIT(0);
 
 static void ps_hooks_disarm_work(struct work_struct *work);
@@ -131,35 +132,52 @@ static void ps_hook_ignore(unsigned long ip, unsigned long parent_ip,
 {
 }
 
-/* Says which function of a set it is that can't be had, by trying each. */
-static void ps_hook_set_blame(struct ps_hook_set *set, int err)
+static int ps_hook_try(struct ps_hook *hook, unsigned long flags)
 {
 	static struct ftrace_ops probe;
-	unsigned int i;
-	int one = err;
+	int err;
 
 	lockdep_assert_held(&ps_hooks_mutex);
 	probe.func = ps_hook_ignore;
-	probe.flags = PS_FTRACE_FLAGS;
-	for (i = 0; i < set->n; i++) {
-		one = ftrace_set_filter_ip(&probe, set->hooks[i]->site, 0, 1);
-		if (!one)
-			one = register_ftrace_function(&probe);
-		if (one)
-			break;
-		unregister_ftrace_function(&probe);
+	probe.flags = flags;
+	err = ftrace_set_filter_ip(&probe, hook->site, 0, 1);
+	if (!err) {
+		err = register_ftrace_function(&probe);
+		if (!err)
+			unregister_ftrace_function(&probe);
 	}
 	ftrace_set_filter(&probe, NULL, 0, 1);
+	return err;
+}
 
-	if (i == set->n)
-		pr_err("kernel function %s() and others can't be hooked (%d)\n",
-		       set->hooks[0]->name, err);
-	else if (one == -EBUSY)
-		pr_err("kernel function %s() is taken by a livepatch or another module that replaces it\n",
-		       set->hooks[i]->name);
-	else
+/*
+ * Says why a set can't be armed, and for which function, by trying each. Once
+ * until it works again: any user can make us try.
+ */
+static void ps_hook_set_blame(struct ps_hook_set *set, int err)
+{
+	struct ps_hook *hook = set->hooks[0];
+	unsigned int i;
+
+	if (ps_hooks_complained)
+		return;
+	ps_hooks_complained = true;
+
+	for (i = 0; i < set->n; i++) {
+		if (ps_hook_try(set->hooks[i], PS_FTRACE_FLAGS)) {
+			hook = set->hooks[i];
+			break;
+		}
+	}
+	if (err != -EBUSY)
 		pr_err("kernel function %s() can't be hooked (%d)\n",
-		       set->hooks[i]->name, one);
+		       hook->name, err);
+	else if (!ps_hook_try(hook, PS_FTRACE_FLAGS & ~FTRACE_OPS_FL_PERMANENT))
+		pr_err("kernel function %s() can't be hooked: ftrace is switched off (kernel.ftrace_enabled=0)\n",
+		       hook->name);
+	else
+		pr_err("kernel function %s() is taken by a livepatch or another module that replaces it\n",
+		       hook->name);
 }
 
 static int ps_hook_set_register(struct ps_hook_set *set)
@@ -182,14 +200,15 @@ static void ps_hooks_disarm(void)
 	ps_hooks_armed = false;
 }
 
-static int ps_hooks_arm(void)
+/* @all: also the sets that are armed on demand */
+static int ps_hooks_arm(bool all)
 {
 	unsigned int i;
 	int err;
 
 	lockdep_assert_held(&ps_hooks_mutex);
 	for (i = 0; i < ps_hook_sets_n; i++) {
-		if (ps_hook_sets[i]->on_demand)
+		if (ps_hook_sets[i]->on_demand && !all)
 			continue;
 		err = ps_hook_set_register(ps_hook_sets[i]);
 		if (err) {
@@ -198,6 +217,7 @@ static int ps_hooks_arm(void)
 		}
 	}
 	ps_hooks_armed = true;
+	ps_hooks_complained = false;
 	return 0;
 }
 
@@ -240,8 +260,8 @@ static void ps_hooks_disarm_work(struct work_struct *work)
  * ps_hooks_get() - one more reason to have the hooks armed
  *
  * Context: process, may sleep; no socket lock held.
- * Return: 0, -EBUSY if a function is taken by a livepatch, -ESHUTDOWN when the
- * module is being unloaded, or what ftrace says. To be undone by
+ * Return: 0, -EBUSY if a function is taken by a livepatch or ftrace is off,
+ * -ESHUTDOWN while the module is being loaded or unloaded, or what ftrace says. To be undone by
  * ps_hooks_put().
  */
 int ps_hooks_get(void)
@@ -252,10 +272,10 @@ int ps_hooks_get(void)
 		return 0;
 
 	mutex_lock(&ps_hooks_mutex);
-	if (ps_hooks_dying)
+	if (!ps_hooks_open)
 		err = -ESHUTDOWN;
 	else if (!ps_hooks_armed)
-		err = ps_hooks_arm();
+		err = ps_hooks_arm(false);
 	if (!err)
 		atomic_inc(&ps_hooks_users);
 	mutex_unlock(&ps_hooks_mutex);
@@ -306,9 +326,11 @@ int ps_hooks_init(struct ps_hook_set *const *sets, unsigned int n)
 	ps_hook_sets_n = n;
 
 	mutex_lock(&ps_hooks_mutex);
-	err = ps_hooks_arm();
-	if (!err)
+	err = ps_hooks_arm(true);
+	if (!err) {
 		ps_hooks_disarm();
+		ps_hooks_open = true;
+	}
 	mutex_unlock(&ps_hooks_mutex);
 	if (!err)
 		return 0;
@@ -342,7 +364,7 @@ static long ps_hooks_inside(void)
 void ps_hooks_exit(void)
 {
 	mutex_lock(&ps_hooks_mutex);
-	ps_hooks_dying = true;
+	ps_hooks_open = false;
 	ps_hooks_disarm();
 	mutex_unlock(&ps_hooks_mutex);
 

@@ -19,6 +19,7 @@ extern struct ps_hook ps_hook___udp6_lib_lookup;
 extern struct ps_hook_set ps_hook_set_udp;
 extern struct ps_hook ps_hook_reuseport_has_conns_set;
 extern struct ps_hook ps_hook_udp_disconnect;
+extern struct ps_hook ps_hook_udp_abort;
 
 struct ps_group;
 

@@ -69,6 +69,7 @@ static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 {
 	const struct ps_policy *policy = &ps_policy_hash;
 	struct ps_flow flow = { .hash = hash };
+	struct sock *native = NULL, *picked;
 	const struct sock_reuseport *reuse;
 	const struct ps_set *set;
 	bool starts = false;
@@ -113,12 +114,17 @@ steer:
 			policy = &ps_policy_hash;
 		starts = false;
 	}
-	return ps_pick(g, set, n, policy, &flow, starts, reuse ? sk : NULL);
+	picked = ps_pick(g, set, n, policy, &flow, starts);
+	if (likely(picked))
+		return picked;
+	return native ?: ps_original(reuseport_select_sock)(sk, hash, skb,
+							    hdr_len);
 
 native:
-	sk = ps_select_native(sk, hash, skb, hdr_len, &stands);
+	native = ps_select_native(sk, hash, skb, hdr_len, &stands);
 	if (stands)
-		return sk;
+		return native;
+	sk = native;
 	m = ps_member_find(sk);
 	g = m ? rcu_dereference(m->group) : NULL;
 	reuse = rcu_dereference(sk->sk_reuseport_cb);

@@ -18,6 +18,7 @@ static struct ps_hook *const ps_control_hooks[] = {
 #endif
 	&ps_hook_reuseport_has_conns_set,
 	&ps_hook_udp_disconnect,
+	&ps_hook_udp_abort,
 	&ps_hook_inet_csk_get_port,
 	&ps_hook_udp_lib_get_port,
 };
@@ -34,6 +35,10 @@ static struct ps_hook_set *const ps_all_hooks[] = {
 	&ps_hook_set_udp,
 };
 
+/*
+ * The hooks are armed once while they are initialised, on a machine whose
+ * sockets are busy: all that their handlers use has to be there before.
+ */
 static int __init ps_init(void)
 {
 	int err;
@@ -42,30 +47,27 @@ static int __init ps_init(void)
 	err = ps_members_init();
 	if (err)
 		return err;
-	err = ps_hooks_init(ps_all_hooks, ARRAY_SIZE(ps_all_hooks));
-	if (err)
-		goto members;
 	err = ps_sysfs_init();
 	if (err)
-		goto hooks;
+		goto members;
 	err = ps_net_init();
 	if (err)
 		goto sysfs;
-	err = ps_sockopt_init();
+	err = ps_hooks_init(ps_all_hooks, ARRAY_SIZE(ps_all_hooks));
 	if (err)
 		goto net;
+	err = ps_sockopt_init();
+	if (err)
+		goto hooks;
 	return 0;
 
-net:
-	ps_hooks_exit();
-	ps_udp_conns_exit();
-	ps_net_exit();
-	ps_sysfs_exit();
-	goto members;
-sysfs:
-	ps_sysfs_exit();
 hooks:
 	ps_hooks_exit();
+	ps_udp_conns_exit();
+net:
+	ps_net_exit();
+sysfs:
+	ps_sysfs_exit();
 members:
 	ps_members_exit();
 	ps_hooks_done();

@@ -31,14 +31,14 @@ static inline bool ps_delivers(const struct sk_buff *skb)
  * @policy: to ask
  * @flow: of the packet
  * @counts: the packet starts a connection, or is a datagram
- * @otherwise: the socket to take if no member can be picked
  *
  * Context: softirq or process, RCU.
+ * Return: NULL if no member can be picked: the kernel's own choice is to stand.
  */
 static inline struct sock *
 ps_pick(struct ps_group *g, const struct ps_set *set, u32 n,
 	const struct ps_policy *policy, const struct ps_flow *flow,
-	bool counts, struct sock *otherwise)
+	bool counts)
 {
 	struct ps_member *m;
 	u32 attempt;
@@ -53,7 +53,7 @@ ps_pick(struct ps_group *g, const struct ps_set *set, u32 n,
 	}
 	if (counts)
 		atomic64_inc(&g->fallbacks);
-	return otherwise;
+	return NULL;
 }
 
 #endif /* PS_PICK_H */

@@ -45,8 +45,11 @@ static ssize_t ps_rules_attr_store(PS_CLASS_ATTR_ARGS, const char *buf,
 
 	if (!ns_capable(pn->net->user_ns, CAP_NET_ADMIN))
 		return -EPERM;
-	/* sysfs ends what was written with a NUL: any other is the writer's. */
-	if (strlen(buf) != count)
+	/*
+	 * sysfs ends what was written with a NUL, any other is the writer's;
+	 * and it cuts what is longer than a page.
+	 */
+	if (strlen(buf) != count || count >= PAGE_SIZE)
 		return -EINVAL;
 	text = kstrndup(buf, count, GFP_KERNEL);
 	if (!text)

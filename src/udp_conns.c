@@ -49,7 +49,7 @@ static struct sock *ps_udp_found(struct sock *sk)
 	}
 	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */
 	set = rcu_dereference(g->set);
-	return ps_pick(g, set, ps_set_count(set), policy, &flow, true, sk);
+	return ps_pick(g, set, ps_set_count(set), policy, &flow, true) ?: sk;
 }
 
 PS_DECLARE_ORIGINAL(__udp4_lib_lookup);
@@ -158,29 +158,49 @@ static void hook_reuseport_has_conns_set(struct sock *sk)
 
 PS_DEFINE_HOOK(reuseport_has_conns_set);
 
-PS_DECLARE_ORIGINAL(udp_disconnect);
-
 /*
- * A UDP socket lets go of its peer, by connect() to AF_UNSPEC. If its address
- * is again, or still, that of its group, it takes part again. Context: process,
- * may sleep.
+ * A UDP socket has let go of its peer. If its address is again, or still, that
+ * of its group, it takes part again.
  */
-static int hook_udp_disconnect(struct sock *sk, int flags)
+static void ps_udp_disconnected(struct sock *sk)
 {
 	struct ps_member *m;
+
+	if (sk->sk_protocol != IPPROTO_UDP)
+		return;
+	spin_lock_bh(&ps_lock);
+	m = ps_member_find_locked(sk);
+	if (m && ps_group_fits(m) && sk->sk_state == TCP_CLOSE)
+		ps_group_select(m);
+	spin_unlock_bh(&ps_lock);
+}
+
+PS_DECLARE_ORIGINAL(udp_disconnect);
+
+/* connect() to AF_UNSPEC. Context: process, may sleep. */
+static int hook_udp_disconnect(struct sock *sk, int flags)
+{
 	int err;
 
 	ps_hook_enter();
 	err = ps_original(udp_disconnect)(sk, flags);
-	if (sk->sk_protocol == IPPROTO_UDP) {
-		spin_lock_bh(&ps_lock);
-		m = ps_member_find_locked(sk);
-		if (m && ps_group_fits(m) && sk->sk_state == TCP_CLOSE)
-			ps_group_select(m);
-		spin_unlock_bh(&ps_lock);
-	}
+	ps_udp_disconnected(sk);
 	ps_hook_exit();
 	return err;
 }
 
 PS_DEFINE_HOOK(udp_disconnect);
+
+PS_DECLARE_ORIGINAL(udp_abort);
+
+/* SOCK_DESTROY, by `ss -K`. Context: process, may sleep. */
+static int hook_udp_abort(struct sock *sk, int err)
+{
+	ps_hook_enter();
+	err = ps_original(udp_abort)(sk, err);
+	ps_udp_disconnected(sk);
+	ps_hook_exit();
+	return err;
+}
+
+PS_DEFINE_HOOK(udp_abort);

@@ -16,8 +16,9 @@
 
 /*
  * Does @insn, of MCOUNT_INSN_SIZE bytes, look like a function's ftrace site? A
- * call while somebody traces it, else a nop, of which older kernels (before
- * 5.13) have one for some AMD processors and one for all others.
+ * call while somebody traces it, a breakpoint while that is being changed, else
+ * a nop, of which older kernels (before 5.13) have one for some AMD processors
+ * and one for all others.
  */
 static inline bool ps_ftrace_site(const u8 *insn)
 {
@@ -27,7 +28,7 @@ static inline bool ps_ftrace_site(const u8 *insn)
 	};
 	unsigned int i;
 
-	if (insn[0] == 0xe8)
+	if (insn[0] == 0xe8 || insn[0] == 0xcc)
 		return true;
 	for (i = 0; i < ARRAY_SIZE(nops); i++)
 		if (!memcmp(insn, nops[i], MCOUNT_INSN_SIZE))

@@ -181,6 +181,28 @@ def members_go_on():
 
 
 @test
+def beside_binds():
+    """loaded and removed while others bind: hooks are armed at load, once"""
+    def binder(link, kind):
+        count = 0
+        while not link.poll(0):
+            with net.new(kind, INET) as sock:
+                net.reuseport(sock)
+                sock.bind(("127.0.0.1", 0))
+                count += 1
+        link.send(count)
+
+    with Pool() as pool:
+        children = [pool.enter_context(proc.Child(binder, kind))
+                    for kind in net.TYPES]
+        for _ in range(CALL_TURNS // 2):
+            ps.load()
+            ps.unload()
+        counts = [child.ask("stop") for child in children]
+        ok(all(counts), f"{CALL_TURNS // 2} times", counts)
+
+
+@test
 def pending_wishes():
     """wishes go with the module"""
     for text, kind, family in combinations():
