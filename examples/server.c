@@ -3,7 +3,7 @@
  * A TCP server of four listeners that get connections strictly in turn, or, on
  * a kernel without portsteer, as the kernel's hash has it.
  *
- * cc -Wall -I../include/uapi -o server server.c && ./server 8080
+ * cc -Wall -I../include/uapi -o example server.c; ./example 8080
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -80,7 +80,7 @@ static inline int bed_steer(struct bed *bed, const struct ps_policy *policy,
 			    const struct ps_flow *flow)
 {
 	struct sock *sk = ps_pick(&bed->group, bed->set, bed->set->n, policy,
-				  flow, true, NULL);
+				  flow, true);
 
 	return sk ? sk - bed->socks : -1;
 }
