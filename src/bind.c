@@ -37,21 +37,26 @@ static bool ps_steerable(const struct sock *sk)
  */
 static bool ps_before_bind(struct sock *sk)
 {
-	if (sk->sk_reuseport || !ps_wants_join(sk))
+	if (!ps_steerable(sk) || sk->sk_reuseport || !ps_wants_join(sk))
 		return false;
 	sk->sk_reuseport = 1;
 	return true;
 }
 
-static void ps_after_bind(struct sock *sk)
+/* @err is what bind came to, @gave what ps_before_bind() said. */
+static void ps_after_bind(struct sock *sk, int err, bool gave)
 {
 	gfp_t gfp = GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN;
 	struct ps_join how = {};
 	struct ps_member *m;
 	bool wants;
-	int err;
 
-	if (!sk->sk_reuseport)
+	if (err) {
+		if (gave)
+			sk->sk_reuseport = 0;
+		return;
+	}
+	if (!ps_steerable(sk) || !sk->sk_reuseport)
 		return;
 	wants = ps_wants_join(sk);
 	how.by_rule = ps_rule_policy(sock_net(sk), sk->sk_protocol,
@@ -77,17 +82,13 @@ PS_DECLARE_ORIGINAL(inet_csk_get_port);
 /* Context: process, socket lock held, may sleep. */
 static int hook_inet_csk_get_port(struct sock *sk, unsigned short snum)
 {
-	bool gave = false;
+	bool gave;
 	int err;
 
 	ps_hook_enter();
-	if (ps_steerable(sk))
-		gave = ps_before_bind(sk);
+	gave = ps_before_bind(sk);
 	err = ps_original(inet_csk_get_port)(sk, snum);
-	if (err && gave)
-		sk->sk_reuseport = 0;
-	if (!err && ps_steerable(sk))
-		ps_after_bind(sk);
+	ps_after_bind(sk, err, gave);
 	ps_hook_exit();
 	return err;
 }
@@ -98,17 +99,13 @@ PS_DECLARE_ORIGINAL(udp_lib_get_port);
 static int hook_udp_lib_get_port(struct sock *sk, unsigned short snum,
 				 unsigned int hash2_nulladdr)
 {
-	bool gave = false;
+	bool gave;
 	int err;
 
 	ps_hook_enter();
-	if (ps_steerable(sk))
-		gave = ps_before_bind(sk);
+	gave = ps_before_bind(sk);
 	err = ps_original(udp_lib_get_port)(sk, snum, hash2_nulladdr);
-	if (err && gave)
-		sk->sk_reuseport = 0;
-	if (!err && ps_steerable(sk))
-		ps_after_bind(sk);
+	ps_after_bind(sk, err, gave);
 	ps_hook_exit();
 	return err;
 }

@@ -24,12 +24,8 @@ static void ps_stopped(struct sock *sk)
 {
 	struct ps_member *m;
 
-	rcu_read_lock();
-	m = ps_member_find(sk);
-	rcu_read_unlock();
-	if (!m)
+	if (!ps_member_known(sk))
 		return;
-
 	if (ps_is_mptcp(sk)) {
 		ps_member_drop(sk);
 		return;

@@ -92,10 +92,7 @@ void ps_member_drop(struct sock *sk)
 	struct ps_member *m;
 
 	/* Every close() on the machine comes here: most are strangers. */
-	rcu_read_lock();
-	m = ps_member_find(sk);
-	rcu_read_unlock();
-	if (!m)
+	if (!ps_member_known(sk))
 		return;
 
 	spin_lock_bh(&ps_lock);

@@ -46,7 +46,18 @@ static inline struct ps_member *ps_member_find(const struct sock *sk)
 	return rhashtable_lookup(&ps_members, &sk, ps_member_params);
 }
 
-/* The same for writers. Context: any, under ps_lock, good until it is let go. */
+/* Do we know anything of it? For callers that lock only then. Context: any. */
+static inline bool ps_member_known(const struct sock *sk)
+{
+	bool known;
+
+	rcu_read_lock();
+	known = ps_member_find(sk);
+	rcu_read_unlock();
+	return known;
+}
+
+/* ps_member_find() for writers. Context: any, under ps_lock until let go. */
 static inline struct ps_member *ps_member_find_locked(const struct sock *sk)
 {
 	lockdep_assert_held(&ps_lock);
