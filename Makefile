@@ -54,7 +54,9 @@ lint:
 
 # Unit tests are compiled to build/unit/*.t
 UNIT = $(wildcard build/unit/*.t)
-GUEST = $(sort $(wildcard tests/guest/*.py))
+# The longest one first, so that the others run beside it.
+LONGEST = tests/guest/unload.py
+GUEST = $(LONGEST) $(filter-out $(LONGEST),$(sort $(wildcard tests/guest/*.py)))
 TESTS ?= $(UNIT) $(GUEST)
 
 build-unit:
