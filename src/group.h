@@ -91,6 +91,7 @@ struct ps_member {
 	bool wish_join;
 	bool gave_reuseport;	/* SO_REUSEPORT is of our making */
 	bool by_rule;
+	bool busy;		/* an option is being set: not idle */
 	struct rcu_head rcu;
 };
 

@@ -304,6 +304,26 @@ void ps_hooks_put(void)
 		schedule_delayed_work(&ps_hooks_disarm_later, PS_DISARM_DELAY);
 }
 
+static long ps_hooks_inside(void)
+{
+	long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu(ps_hook_inside, cpu));
+	return sum;
+}
+
+/* Waits, once disarmed, until nobody runs our code: see ps_hooks_exit(). */
+static void ps_hooks_drain(void)
+{
+	synchronize_rcu_tasks();
+	while (ps_hooks_inside())
+		msleep(20);
+	synchronize_rcu_tasks();
+	synchronize_rcu();
+}
+
 /**
  * ps_hooks_init() - resolve the functions and arm once, to see that it works
  * @sets: in the order of arming; must outlive ps_hooks_exit()
@@ -334,19 +354,11 @@ int ps_hooks_init(struct ps_hook_set *const *sets, unsigned int n)
 	mutex_unlock(&ps_hooks_mutex);
 	if (!err)
 		return 0;
+	/* Some sets were armed for a moment, and sockets are busy. */
+	ps_hooks_drain();
 free:
 	ps_hook_sets_free(sets, n);
 	return err;
-}
-
-static long ps_hooks_inside(void)
-{
-	long sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu(ps_hook_inside, cpu));
-	return sum;
 }
 
 /**
@@ -368,11 +380,7 @@ void ps_hooks_exit(void)
 	ps_hooks_disarm();
 	mutex_unlock(&ps_hooks_mutex);
 
-	synchronize_rcu_tasks();
-	while (ps_hooks_inside())
-		msleep(20);
-	synchronize_rcu_tasks();
-	synchronize_rcu();
+	ps_hooks_drain();
 	ps_hook_sets_free(ps_hook_sets, ps_hook_sets_n);
 }
 

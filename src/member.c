@@ -111,8 +111,8 @@ void ps_member_drop(struct sock *sk)
 void ps_member_drop_if_idle(struct ps_member *m)
 {
 	lockdep_assert_held(&ps_lock);
-	if (!ps_member_group(m) && !m->wish_join && !m->wish_policy &&
-	    m->wish_id == PS_NO_ID)
+	if (!m->busy && !ps_member_group(m) && !m->wish_join &&
+	    !m->wish_policy && m->wish_id == PS_NO_ID)
 		ps_member_unlink(m);
 }
 

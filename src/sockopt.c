@@ -81,10 +81,27 @@ static bool ps_may_join(const struct sock *sk)
 	return !ps_bound(sk) || ps_bound_shared(sk);
 }
 
-/* Forgets @m if the option that made it came to nothing. */
-static void ps_tidy(struct ps_member *m)
+/*
+ * What we know of @sk, kept from being forgotten: a rule may be deleted while
+ * the option is being set. To be undone by ps_unhold().
+ */
+static struct ps_member *ps_hold(struct sock *sk)
+{
+	struct ps_member *m;
+
+	spin_lock_bh(&ps_lock);
+	m = ps_member_find_locked(sk);
+	if (m)
+		m->busy = true;
+	spin_unlock_bh(&ps_lock);
+	return m;
+}
+
+/* Forgets @m if it has, or the option has come to, nothing. */
+static void ps_unhold(struct ps_member *m)
 {
 	spin_lock_bh(&ps_lock);
+	m->busy = false;
 	ps_member_drop_if_idle(m);
 	spin_unlock_bh(&ps_lock);
 }
@@ -154,30 +171,25 @@ static int ps_set_id(struct ps_member *m, u32 id)
 /* Under the socket lock, with the hooks armed. */
 static int ps_set_locked(struct sock *sk, int opt, const union ps_value *val)
 {
-	struct ps_member *m;
+	struct ps_member *m = ps_hold(sk);
 	int err = 0;
 
 	if (opt == PORTSTEER_JOIN && !val->num) {
-		rcu_read_lock();
-		m = ps_member_find(sk);
-		rcu_read_unlock();
-		/* Not freed: whoever closes the socket waits for this call. */
 		if (m) {
 			ps_leave(sk, m);
-			ps_tidy(m);
+			ps_unhold(m);
 		}
 		return 0;
 	}
 
-	rcu_read_lock();
-	m = ps_member_find(sk);
-	if (!(m && rcu_access_pointer(m->group)) && !ps_may_join(sk))
-		err = -EINVAL;
-	rcu_read_unlock();
-	if (err)
-		return err;
-
-	m = ps_member_get(sk, GFP_KERNEL_ACCOUNT);
+	if (!(m && rcu_access_pointer(m->group)) && !ps_may_join(sk)) {
+		if (m)
+			ps_unhold(m);
+		return -EINVAL;
+	}
+	/* A new one is nobody else's: who adopts waits for the socket lock. */
+	if (!m)
+		m = ps_member_get(sk, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(m))
 		return PTR_ERR(m);
 
@@ -192,8 +204,7 @@ static int ps_set_locked(struct sock *sk, int opt, const union ps_value *val)
 		err = ps_set_id(m, val->num);
 		break;
 	}
-	if (err)
-		ps_tidy(m);
+	ps_unhold(m);
 	return err;
 }
 
