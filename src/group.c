@@ -3,6 +3,7 @@
  * Groups: who is in one, and which of them are selectable.
  */
 #include <linux/hashtable.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <net/ipv6.h>
@@ -11,6 +12,9 @@
 #include "group.h"
 #include "member_table.h"
 #include "net.h"
+#include "rank.h"
+#include "sysfs.h"
+#include "trace.h"
 
 DEFINE_SPINLOCK(ps_lock);
 
@@ -64,6 +68,64 @@ static bool ps_key_equal(const struct ps_key *a, const struct ps_key *b)
 	       uid_eq(a->uid, b->uid);
 }
 
+/**
+ * ps_key_overlaps() - could a packet be for sockets of both?
+ * @a: one
+ * @b: the other
+ *
+ * By the kernel's own rules, see inet_rcv_saddr_equal().
+ * Context: any.
+ */
+bool ps_key_overlaps(const struct ps_key *a, const struct ps_key *b)
+{
+	const struct ps_key *v4 = a, *v6 = b;
+
+	if (a->net != b->net || a->proto != b->proto || a->port != b->port ||
+	    (a->dev && b->dev && a->dev != b->dev))
+		return false;
+	if (a->family == b->family) {
+		if (a->family == AF_INET6 &&
+		    ((a->v6only && ipv6_addr_v4mapped(&b->addr)) ||
+		     (b->v6only && ipv6_addr_v4mapped(&a->addr))))
+			return false;
+		return ipv6_addr_any(&a->addr) || ipv6_addr_any(&b->addr) ||
+		       ipv6_addr_equal(&a->addr, &b->addr);
+	}
+	if (a->family == AF_INET6) {
+		v4 = b;
+		v6 = a;
+	}
+	if (v6->v6only)
+		return false;
+	if (ipv6_addr_any(&v6->addr))
+		return true;
+	return ipv6_addr_v4mapped(&v6->addr) &&
+	       (!v4->addr.s6_addr32[0] ||
+		v4->addr.s6_addr32[0] == v6->addr.s6_addr32[3]);
+}
+
+/**
+ * ps_group_excludes() - is there a group that a socket must not share with?
+ * @key: the socket's
+ * @secret: what it knows
+ *
+ * Context: any, under ps_lock.
+ * Return: true if a group that overlaps has another key, or one and not the
+ * other has any.
+ */
+bool ps_group_excludes(const struct ps_key *key, const struct ps_secret *secret)
+{
+	struct ps_group *g;
+
+	lockdep_assert_held(&ps_lock);
+	hash_for_each_possible(ps_groups, g, port_node,
+			       ps_port_key(key->proto, key->port))
+		if (ps_key_overlaps(&g->key, key) &&
+		    !ps_secret_equal(&g->secret, secret))
+			return true;
+	return false;
+}
+
 static struct ps_group *ps_group_find(const struct ps_key *key)
 {
 	struct ps_group *g;
@@ -71,6 +133,23 @@ static struct ps_group *ps_group_find(const struct ps_key *key)
 	lockdep_assert_held(&ps_lock);
 	hash_for_each_possible(ps_groups, g, port_node,
 			       ps_port_key(key->proto, key->port))
+		if (ps_key_equal(&g->key, key))
+			return g;
+	return NULL;
+}
+
+/**
+ * ps_group_find_rcu() - the group of sockets like that
+ * @key: what they have in common
+ *
+ * Context: any, RCU.
+ */
+struct ps_group *ps_group_find_rcu(const struct ps_key *key)
+{
+	struct ps_group *g;
+
+	hash_for_each_possible_rcu(ps_groups, g, port_node,
+				   ps_port_key(key->proto, key->port))
 		if (ps_key_equal(&g->key, key))
 			return g;
 	return NULL;
@@ -108,20 +187,6 @@ static u32 ps_group_twin(const struct ps_key *key)
 	return twin;
 }
 
-static struct ps_set *ps_set_alloc(u32 cap, gfp_t gfp)
-{
-	struct ps_set *set;
-
-	/* kvmalloc() can't do atomic; a large atomic one may well fail. */
-	if (gfpflags_allow_blocking(gfp))
-		set = kvzalloc(struct_size(set, m, cap), gfp);
-	else
-		set = kzalloc(struct_size(set, m, cap), gfp);
-	if (set)
-		set->cap = cap;
-	return set;
-}
-
 static struct ps_set *ps_group_set(const struct ps_group *g)
 {
 	return rcu_dereference_protected(g->set, lockdep_is_held(&ps_lock));
@@ -144,6 +209,12 @@ static struct ps_group *ps_group_alloc(gfp_t gfp)
 	/* The first turn is the first member's. */
 	atomic_set(&g->turn, -1);
 	atomic64_set(&g->fallbacks, 0);
+	atomic64_set(&g->migrated, 0);
+	atomic64_set(&g->migrate_failed, 0);
+	refcount_set(&g->refs, 1);
+	g->memcg = get_mem_cgroup_from_mm(in_task() ? current->mm : NULL);
+	ps_settle_start(g);
+	ps_sysfs_start(g);
 	return g;
 }
 
@@ -151,7 +222,9 @@ static void ps_group_free(struct ps_group *g)
 {
 	xa_destroy(&g->ids);
 	kvfree(rcu_dereference_protected(g->set, 1));
-	kfree(g);
+	kvfree(rcu_dereference_protected(g->index, 1));
+	mem_cgroup_put(g->memcg);
+	kfree_sensitive(g);
 }
 
 static void ps_group_free_rcu(struct rcu_head *head)
@@ -159,15 +232,39 @@ static void ps_group_free_rcu(struct rcu_head *head)
 	ps_group_free(container_of(head, struct ps_group, rcu));
 }
 
+/**
+ * ps_group_put() - let go of a group
+ * @g: the group, from ps_group_get()
+ *
+ * Context: any.
+ */
+void ps_group_put(struct ps_group *g)
+{
+	/* Packets may still be reading it. */
+	if (refcount_dec_and_test(&g->refs))
+		call_rcu(&g->rcu, ps_group_free_rcu);
+}
+
 /* All that a packet reads, before the first member points to the group. */
 static void ps_group_setup(struct ps_group *g, const struct ps_key *key,
-			   const struct ps_policy *policy)
+			   const struct ps_join *how,
+			   const struct ps_member *founder)
 {
+	const struct ps_policy *policy = how->policy ?: founder->wish_policy;
+
 	lockdep_assert_held(&ps_lock);
 	g->key = *key;
 	g->twin = ps_group_twin(key);
 	g->explicit_policy = policy;
-	RCU_INIT_POINTER(g->policy, policy ? policy : ps_policy_default());
+	RCU_INIT_POINTER(g->policy, policy ?: ps_policy_default());
+	g->locked = how->lock;
+	g->keep_queue = how->keep_queue;
+	g->working_generation = -1;
+	if (founder->wishes & PS_WISH_WORKING_GENERATION)
+		g->working_generation = founder->wish_working_generation;
+	if (founder->wishes & PS_WISH_AFFINITY)
+		g->affinity = founder->wish_affinity;
+	g->secret = founder->secret;
 }
 
 static void ps_group_publish(struct ps_group *g)
@@ -194,7 +291,8 @@ static void ps_group_disband(struct ps_group *g)
 			last = false;
 	if (last)
 		clear_bit(g->key.port, ps_ports(g->key.proto));
-	call_rcu(&g->rcu, ps_group_free_rcu);
+	ps_group_changed(g);
+	ps_group_put(g);
 }
 
 /**
@@ -215,55 +313,39 @@ bool ps_group_fits(const struct ps_member *m)
 }
 
 /**
- * ps_group_select() - make a member selectable
- * @m: in a group, perhaps selectable already
+ * ps_group_select() - a member listens, or takes datagrams of all peers
+ * @m: in a group, perhaps a candidate already
  *
  * Context: any, under ps_lock. Can't fail: joining made the room.
  */
 void ps_group_select(struct ps_member *m)
 {
-	struct ps_set *set = ps_group_set(ps_member_group(m));
+	struct ps_group *g = ps_member_group(m);
 
 	lockdep_assert_held(&ps_lock);
-	if (m->slot != PS_NO_SLOT || WARN_ON_ONCE(set->n >= set->cap))
+	if (m->candidate)
 		return;
-	m->slot = set->n;
-	rcu_assign_pointer(set->m[m->slot], m);
-	/*
-	 * Pairs with smp_load_acquire() in ps_set_count(): who sees the new
-	 * count sees the entry.
-	 */
-	smp_store_release(&set->n, set->n + 1);
+	m->candidate = true;
+	WRITE_ONCE(g->candidates, g->candidates + 1);
+	ps_group_place(m);
 }
 
 /**
- * ps_group_unselect() - take a member out of what policies choose from
- * @m: in a group, perhaps not selectable
- *
- * The last entry takes the place of the one that goes. Its old place stays
- * filled, for readers that still use the old count: they may see one member
- * twice, or one that has just gone, which ps_member_usable() tells.
+ * ps_group_unselect() - a member doesn't (any more)
+ * @m: in a group, perhaps no candidate
  *
  * Context: any, under ps_lock.
  */
 void ps_group_unselect(struct ps_member *m)
 {
-	struct ps_set *set = ps_group_set(ps_member_group(m));
-	struct ps_member *last;
+	struct ps_group *g = ps_member_group(m);
 
 	lockdep_assert_held(&ps_lock);
-	if (m->slot == PS_NO_SLOT)
+	if (!m->candidate)
 		return;
-	last = rcu_dereference_protected(set->m[set->n - 1],
-					 lockdep_is_held(&ps_lock));
-	rcu_assign_pointer(set->m[m->slot], last);
-	last->slot = m->slot;
-	m->slot = PS_NO_SLOT;
-	/*
-	 * The entry beyond the count is never read by who comes after the
-	 * grace period that frees its member: the count is lowered before.
-	 */
-	smp_store_release(&set->n, set->n - 1);
+	m->candidate = false;
+	WRITE_ONCE(g->candidates, g->candidates - 1);
+	ps_group_place(m);
 }
 
 /* Puts the members into a larger array; readers go on with the old one. */
@@ -271,9 +353,8 @@ static void ps_group_grow(struct ps_group *g, struct ps_set *larger)
 {
 	struct ps_set *set = ps_group_set(g);
 
-	memcpy(larger->m, set->m, set->n * sizeof(set->m[0]));
-	larger->n = set->n;
-	/* Pairs with rcu_dereference() in ps_steer(): filled before seen. */
+	ps_set_move(larger, set);
+	/* Pairs with rcu_dereference() in lookup.c: filled before seen. */
 	rcu_assign_pointer(g->set, larger);
 	kvfree_rcu(set, rcu);
 }
@@ -296,9 +377,11 @@ static int ps_group_enroll(struct ps_group *g, struct ps_member *m)
 		m->id = PS_NO_ID;
 		return -ENOMEM;
 	}
-	g->members++;
-	/* Pairs with rcu_dereference() in ps_steer(): the group is complete. */
+	ps_sysfs_enrolled(g, m);
+	WRITE_ONCE(g->members, g->members + 1);
+	/* Pairs with rcu_dereference() in lookup.c: the group is complete. */
 	rcu_assign_pointer(m->group, g);
+	trace_join(g, m);
 	return 0;
 }
 
@@ -320,12 +403,11 @@ static bool ps_sock_selectable(const struct sock *sk)
  *
  * Context: process; atomic if @gfp is.
  * Return: 0 (also for a member), -ENOENT if the socket isn't known (any more),
- * -EPERM if the group is another uid's, -ENOMEM (also: all ids taken). On error
- * nothing has changed.
+ * -EPERM if the group is another uid's, -EADDRINUSE if keys differ, -ENOMEM
+ * (also: all ids taken). On error nothing has changed.
  */
 int ps_group_join(struct sock *sk, const struct ps_join *how, gfp_t gfp)
 {
-	const struct ps_policy *policy;
 	struct ps_group *fresh = NULL;
 	struct ps_set *larger = NULL;
 	struct ps_member *m;
@@ -347,7 +429,8 @@ again:
 
 	spin_lock_bh(&ps_lock);
 	m = ps_member_find_locked(sk);
-	if (!m) {
+	/* One that is being closed has left for good. */
+	if (!m || m->gone) {
 		err = -ENOENT;
 		goto unlock;
 	}
@@ -369,6 +452,11 @@ again:
 		goto unlock;
 	}
 
+	if (ps_group_excludes(&key, &m->secret)) {
+		err = -EADDRINUSE;
+		goto unlock;
+	}
+
 	g = ps_group_find(&key);
 	if (!g) {
 		if (!fresh) {
@@ -379,8 +467,7 @@ again:
 			err = -ENOMEM;
 			goto out;
 		}
-		policy = how->policy ? how->policy : m->wish_policy;
-		ps_group_setup(fresh, &key, policy);
+		ps_group_setup(fresh, &key, how, m);
 		err = ps_group_enroll(fresh, m);
 		if (err)
 			goto unlock;
@@ -408,6 +495,7 @@ joined:
 		m->by_rule = true;
 	if (ps_sock_selectable(sk))
 		ps_group_select(m);
+	ps_group_changed(ps_member_group(m));
 	err = 0;
 unlock:
 	spin_unlock_bh(&ps_lock);
@@ -431,29 +519,21 @@ void ps_group_leave(struct ps_member *m)
 	lockdep_assert_held(&ps_lock);
 	if (!g)
 		return;
+	trace_leave(g, m);
 	ps_group_unselect(m);
 	xa_erase(&g->ids, m->id);
+	ps_sysfs_left(g, m);
 	g->picked_gone += atomic64_xchg(&m->picked, 0);
+	atomic64_set(&m->migrated_in, 0);
+	atomic64_set(&m->migrated_out, 0);
 	m->id = PS_NO_ID;
 	m->by_rule = false;
 	RCU_INIT_POINTER(m->group, NULL);
-	if (!--g->members)
+	WRITE_ONCE(g->members, g->members - 1);
+	if (g->members)
+		ps_group_changed(g);
+	else
 		ps_group_disband(g);
-}
-
-/**
- * ps_group_set_policy() - choose the policy of a group
- * @g: the group
- * @policy: what its packets will be steered by
- *
- * Packets under way use the old or the new one: policies are static.
- * Context: any, under ps_lock.
- */
-void ps_group_set_policy(struct ps_group *g, const struct ps_policy *policy)
-{
-	lockdep_assert_held(&ps_lock);
-	rcu_assign_pointer(g->policy, policy);
-	WRITE_ONCE(g->explicit_policy, true);
 }
 
 static bool ps_group_on_port(const struct ps_group *g, const struct net *net,
@@ -464,16 +544,18 @@ static bool ps_group_on_port(const struct ps_group *g, const struct net *net,
 }
 
 /**
- * ps_group_set_policy_on_port() - a rule's policy for the groups there are
+ * ps_group_for_port() - do something with the groups of a port
  * @net: namespace
  * @proto: IPPROTO_TCP or IPPROTO_UDP
  * @port: host order
- * @policy: the rule's
+ * @fn: called under ps_lock; must not disband the group
+ * @arg: for it
  *
  * Context: process, without ps_lock.
  */
-void ps_group_set_policy_on_port(const struct net *net, u8 proto, u16 port,
-				 const struct ps_policy *policy)
+void ps_group_for_port(const struct net *net, u8 proto, u16 port,
+		       void (*fn)(struct ps_group *g, const void *arg),
+		       const void *arg)
 {
 	struct ps_group *g;
 
@@ -481,7 +563,25 @@ void ps_group_set_policy_on_port(const struct net *net, u8 proto, u16 port,
 	hash_for_each_possible(ps_groups, g, port_node,
 			       ps_port_key(proto, port))
 		if (ps_group_on_port(g, net, proto, port))
-			ps_group_set_policy(g, policy);
+			fn(g, arg);
+	spin_unlock_bh(&ps_lock);
+}
+
+/**
+ * ps_groups_outdate() - what all indexes are made of has changed
+ *
+ * Context: process, without ps_lock.
+ */
+void ps_groups_outdate(void)
+{
+	struct ps_group *g;
+	int bucket;
+
+	spin_lock_bh(&ps_lock);
+	hash_for_each(ps_groups, bucket, g, port_node) {
+		atomic_inc(&g->version);
+		ps_group_changed(g);
+	}
 	spin_unlock_bh(&ps_lock);
 }
 

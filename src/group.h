@@ -12,14 +12,18 @@
 #include <linux/atomic.h>
 #include <linux/in6.h>
 #include <linux/list.h>
+#include <linux/refcount.h>
 #include <linux/rhashtable.h>
 #include <linux/spinlock.h>
 #include <linux/uidgid.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <net/sock.h>
 #include <net/tcp_states.h>
 
 #include "policy.h"
+#include "secret.h"
+#include "set.h"
 
 extern spinlock_t ps_lock;
 
@@ -35,21 +39,18 @@ struct ps_key {
 	u8 v6only;
 };
 
-/*
- * The selectable members, in an array that is changed in place: @n counts the
- * entries that readers may use.
- */
-struct ps_set {
-	struct rcu_head rcu;
-	u32 n;
-	u32 cap;
-	struct ps_member __rcu *m[];
-};
+struct mem_cgroup;
+struct ps_group_dir;
+struct ps_index;
+struct ps_member_dir;
 
 struct ps_group {
 	/* Read by every packet. */
 	const struct ps_policy __rcu *policy;
 	struct ps_set __rcu *set;
+	struct ps_index __rcu *index;	/* may be NULL or out of date */
+	atomic_t version;		/* of what an index depends on */
+	u32 candidates;			/* members in the kernel's own group */
 	struct ps_key key;
 	bool explicit_policy;	/* chosen by a member or a rule */
 	bool conns;		/* has, or had, connect()ed UDP sockets */
@@ -57,19 +58,46 @@ struct ps_group {
 	/* Written by packets. */
 	atomic_t turn ____cacheline_aligned_in_smp;
 	atomic64_t fallbacks;
+	atomic64_t migrated;
+	atomic64_t migrate_failed;
+	/* Since a listener last began to leave; see migrate.c. */
+	u32 epoch;
+	u32 moved;
 
 	/* Written under ps_lock. */
+	bool locked;		/* programs can't change the group */
+	bool keep_queue;	/* !migrate: what a leaving member has queued */
+	s32 working_generation;	/* -1: all */
+	u32 affinity;		/* seconds */
+	struct ps_secret secret;
 	u64 picked_gone;	/* by members that have left */
 	u32 members;
 	u32 twin;		/* 2, 3...: the name is taken by others; 1: not */
-	struct xarray ids;	/* of members, by id */
+	struct xarray ids;	/* of members, by id; marks: see sysfs_sync.c */
+	struct ps_group_dir *dir;	/* in sysfs, or NULL */
+	struct list_head dirs_gone;	/* of members that have left */
 	struct hlist_node port_node;	/* RCU */
 	struct list_head net_node;	/* RCU */
 	struct rcu_head rcu;
+
+	refcount_t refs;
+	struct mem_cgroup *memcg;	/* to charge, or NULL */
+	struct delayed_work settle;	/* see settle.c */
+	struct task_struct *waiter;	/* only ever compared */
 };
 
-#define PS_NO_SLOT U32_MAX
 #define PS_NO_ID U32_MAX
+
+/* Which settings of a socket are of its program's making. */
+enum ps_wish {
+	PS_WISH_WEIGHT = BIT(0),
+	PS_WISH_CPU = BIT(1),
+	PS_WISH_RX_QUEUE = BIT(2),
+	PS_WISH_STATE = BIT(3),
+	PS_WISH_GENERATION = BIT(4),
+	PS_WISH_WORKING_GENERATION = BIT(5),
+	PS_WISH_AFFINITY = BIT(6),
+};
 
 /*
  * A socket that portsteer knows: a member of a group, or one that only has
@@ -82,49 +110,108 @@ struct ps_member {
 	struct ps_group __rcu *group;
 	struct rhash_head node;
 	atomic64_t picked;	/* a listener's own lock is hotter than this */
+	atomic64_t migrated_in;
+	atomic64_t migrated_out;
+	u32 epoch;		/* of the group's, that @moved counts in */
+	u32 moved;		/* what it was given of that */
+
+	/* Read by policies, written under ps_lock. */
+	u32 id;			/* while in a group */
+	u32 weight;
+	u32 generation;
+	s32 cpu;		/* set, or -1 */
+	s32 rx_queue;		/* set, or -1 */
+	u8 state;		/* enum portsteer_state */
+
+	/* Read by policies, written by whoever accepts or receives. */
+	s32 ran_on;		/* the CPU it last did on, -1: not yet */
+	u32 worker;		/* its thread's id (global), 0: not known */
+	u64 awake;		/* when it last did, local_clock() */
 
 	/* Under ps_lock. */
-	u32 slot;		/* index in the group's set, or PS_NO_SLOT */
-	u32 id;			/* while in a group */
-	u32 wish_id;		/* or PS_NO_ID */
-	const struct ps_policy *wish_policy;	/* or NULL */
+	bool candidate;		/* is in the kernel's own group */
+	u8 rank;		/* enum ps_rank, in the group's set */
 	bool wish_join;
 	bool gave_reuseport;	/* SO_REUSEPORT is of our making */
 	bool by_rule;
 	bool busy;		/* an option is being set: not idle */
+	u32 wishes;		/* enum ps_wish */
+	u32 wish_id;		/* or PS_NO_ID */
+	s32 wish_working_generation;
+	u32 wish_affinity;
+	const struct ps_policy *wish_policy;	/* or NULL */
+	struct ps_secret secret;	/* wished, and shown at joining */
+	struct ps_member_dir *dir;	/* in sysfs, or NULL */
+
+	/* Of a listener that is closed, see gone.c. */
+	bool gone;
+	struct ps_group *home;	/* the group it was in; holds a reference */
+	struct list_head gone_node;
 	struct rcu_head rcu;
 };
 
 /* Why and how a socket joins. */
 struct ps_join {
-	bool by_rule;
 	bool bound_before;	/* JOIN of a bound socket: check its uid */
-	const struct ps_policy *policy;	/* the rule's, or NULL */
+	bool by_rule;
+	/* The rule's, if there is one. */
+	const struct ps_policy *policy;
+	bool lock;
+	bool keep_queue;
 };
 
 /* member.c */
 struct ps_member *ps_member_get(struct sock *sk, gfp_t gfp);
+void ps_member_unlink(struct ps_member *m);
 void ps_member_drop(struct sock *sk);
 void ps_member_drop_all(const struct net *net);
 void ps_member_drop_if_idle(struct ps_member *m);
-int ps_member_set_id(struct ps_member *m, u32 id);
+void ps_member_reset(struct ps_member *m);
 u32 ps_member_backlog(const struct ps_member *m);
 int ps_members_init(void);
+void ps_members_forget(void);
 void ps_members_exit(void);
 
 /* group.c */
 void ps_key_of(struct ps_key *key, const struct sock *sk);
+bool ps_key_overlaps(const struct ps_key *a, const struct ps_key *b);
 int ps_group_join(struct sock *sk, const struct ps_join *how, gfp_t gfp);
 void ps_group_leave(struct ps_member *m);
+bool ps_group_excludes(const struct ps_key *key,
+		       const struct ps_secret *secret);
 bool ps_group_fits(const struct ps_member *m);
 void ps_group_select(struct ps_member *m);
 void ps_group_unselect(struct ps_member *m);
-void ps_group_set_policy(struct ps_group *g, const struct ps_policy *policy);
-void ps_group_set_policy_on_port(const struct net *net, u8 proto, u16 port,
-				 const struct ps_policy *policy);
+void ps_group_put(struct ps_group *g);
+struct ps_group *ps_group_find_rcu(const struct ps_key *key);
+void ps_group_for_port(const struct net *net, u8 proto, u16 port,
+		       void (*fn)(struct ps_group *g, const void *arg),
+		       const void *arg);
 void ps_group_release_rule(const struct net *net, u8 proto, u16 port);
+void ps_groups_outdate(void);
 u32 ps_group_selectable(const struct ps_group *g);
 u64 ps_group_picked(struct ps_group *g);
+
+/* settle.c */
+void ps_settle_start(struct ps_group *g);
+void ps_group_changed(struct ps_group *g);
+void ps_group_drifted(struct ps_group *g);
+int ps_settle_init(void);
+void ps_settle_flush(void);
+void ps_settle_exit(void);
+
+/* The CPU that a member serves: set, or where it ran; -1: not known. */
+static inline s32 ps_member_cpu(const struct ps_member *m)
+{
+	s32 cpu = READ_ONCE(m->cpu);
+
+	return cpu >= 0 ? cpu : READ_ONCE(m->ran_on);
+}
+
+static inline bool ps_group_get(struct ps_group *g)
+{
+	return refcount_inc_not_zero(&g->refs);
+}
 
 /* The group @m is in; for writers. */
 static inline struct ps_group *ps_member_group(const struct ps_member *m)
@@ -155,18 +242,6 @@ static inline bool ps_member_usable(const struct ps_member *m,
 	return !hlist_unhashed_lockless(&sk->sk_node) &&
 	       READ_ONCE(sk->sk_bound_dev_if) == g->key.dev &&
 	       READ_ONCE(sk->sk_num) == g->key.port;
-}
-
-/* How many entries of @set a reader may use. */
-static inline u32 ps_set_count(const struct ps_set *set)
-{
-	/* Pairs with ps_group_select() and ps_group_unselect(). */
-	return smp_load_acquire(&set->n);
-}
-
-static inline struct ps_member *ps_set_member(const struct ps_set *set, u32 i)
-{
-	return rcu_dereference_check(set->m[i], lockdep_is_held(&ps_lock));
 }
 
 /* ports.c: which ports have a group, for the callbacks of the lookups */

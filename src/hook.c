@@ -47,11 +47,17 @@ void notrace ps_hook_always(unsigned long ip, unsigned long parent_ip,
 	}
 }
 
-/*
+/**
+ * ps_hook_resolve() - find a kernel function
+ * @hook: its address is filled in
+ *
  * A kprobe knows where a function is and steps over a landing pad (endbr64)
  * for us: what it finds is the ftrace site, or the function isn't traceable.
+ *
+ * Context: process, may sleep.
+ * Return: 0, or an errno after a line in the log.
  */
-static int ps_hook_resolve(struct ps_hook *hook)
+int ps_hook_resolve(struct ps_hook *hook)
 {
 	struct kprobe kp = {
 		.symbol_name = hook->name,
@@ -77,7 +83,8 @@ static int ps_hook_resolve(struct ps_hook *hook)
 		return -EOPNOTSUPP;
 	}
 	hook->site = site;
-	hook->set_original((void *)(site + MCOUNT_INSN_SIZE));
+	if (hook->set_original)
+		hook->set_original((void *)(site + MCOUNT_INSN_SIZE));
 	return 0;
 }
 
@@ -87,7 +94,8 @@ static int ps_hook_set_resolve(struct ps_hook_set *set)
 	int err;
 
 	set->ops.func = set->filter;
-	set->ops.flags = PS_FTRACE_FLAGS;
+	set->ops.flags = set->observes ? PS_FTRACE_OBSERVE_FLAGS :
+					 PS_FTRACE_FLAGS;
 	for (i = 0; i < set->n; i++) {
 		err = ps_hook_resolve(set->hooks[i]);
 		if (err)
@@ -164,7 +172,8 @@ static void ps_hook_set_blame(struct ps_hook_set *set, int err)
 	ps_hooks_complained = true;
 
 	for (i = 0; i < set->n; i++) {
-		if (ps_hook_try(set->hooks[i], PS_FTRACE_FLAGS)) {
+		if (ps_hook_try(set->hooks[i], set->ops.flags &
+				PS_FTRACE_FLAGS)) {
 			hook = set->hooks[i];
 			break;
 		}
@@ -172,7 +181,8 @@ static void ps_hook_set_blame(struct ps_hook_set *set, int err)
 	if (err != -EBUSY)
 		pr_err("kernel function %s() can't be hooked (%d)\n",
 		       hook->name, err);
-	else if (!ps_hook_try(hook, PS_FTRACE_FLAGS & ~FTRACE_OPS_FL_PERMANENT))
+	else if (!ps_hook_try(hook, set->ops.flags & PS_FTRACE_FLAGS &
+			      ~FTRACE_OPS_FL_PERMANENT))
 		pr_err("kernel function %s() can't be hooked: ftrace is switched off (kernel.ftrace_enabled=0)\n",
 		       hook->name);
 	else
@@ -387,9 +397,13 @@ void ps_hooks_exit(void)
 /**
  * ps_hooks_done() - the last of unloading, when nobody holds the hooks
  *
+ * Also waits for tasks that have been given something to do of ours, by what
+ * changed after the hooks were gone (see settle.c).
+ *
  * Context: process, may sleep; after the last ps_hooks_put().
  */
 void ps_hooks_done(void)
 {
+	ps_hooks_drain();
 	cancel_delayed_work_sync(&ps_hooks_disarm_later);
 }

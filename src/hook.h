@@ -36,6 +36,7 @@ struct ps_hook_set {
 	struct ps_hook *const *hooks;
 	unsigned int n;
 	bool on_demand;		/* armed by ps_hook_set_demand() only */
+	bool observes;		/* its filter never redirects */
 	struct ftrace_ops ops;
 	bool registered;
 };
@@ -59,9 +60,33 @@ struct ps_hook_set {
 		.set_original = ps_set_original_##fn,			\
 	}
 
+/*
+ * Defines ps_hook_<fn>, whose calls are only looked at, by the filter of its
+ * set.
+ */
+#define PS_DEFINE_OBSERVED(fn)						\
+	static struct ps_hook ps_hook_##fn = { .name = #fn }
+
 /* To stand before the handler, which calls the original by it. */
 #define PS_DECLARE_ORIGINAL(fn) DECLARE_STATIC_CALL(ps_original_##fn, fn)
 #define ps_original(fn) static_call(ps_original_##fn)
+
+/*
+ * Defines ps_callee_<fn>, a kernel function that is only called, by ps_call(),
+ * because it isn't exported by every kernel. To be resolved by
+ * ps_hook_resolve() before.
+ */
+#define PS_DEFINE_CALL(fn)						\
+	DEFINE_STATIC_CALL_NULL(ps_original_##fn, fn);			\
+	static void ps_set_original_##fn(void *body)			\
+	{								\
+		static_call_update(ps_original_##fn, (typeof(fn) *)body); \
+	}								\
+	struct ps_hook ps_callee_##fn = {				\
+		.name = #fn,						\
+		.set_original = ps_set_original_##fn,			\
+	}
+#define ps_call(fn) ps_original(fn)
 
 DECLARE_PER_CPU(long, ps_hook_inside);
 
@@ -82,6 +107,7 @@ static inline void ps_hook_exit(void)
 void ps_hook_always(unsigned long ip, unsigned long parent_ip,
 		    struct ftrace_ops *ops, struct ps_fregs *fregs);
 
+int ps_hook_resolve(struct ps_hook *hook);
 int ps_hooks_init(struct ps_hook_set *const *sets, unsigned int n);
 void ps_hooks_exit(void);
 void ps_hooks_done(void);

@@ -31,15 +31,27 @@ static inline bool ps_udp_conns_armed(void)
 	return READ_ONCE(ps_hook_set_udp.registered);
 }
 
+/* worker.c: accept() and recv() */
+extern struct ps_hook_set ps_hook_set_work;
+
 /* bind.c: bind() and listen() */
+extern struct ps_hook ps_callee_inet_put_port;
 extern struct ps_hook ps_hook_inet_csk_get_port;
 extern struct ps_hook ps_hook_udp_lib_get_port;
 
 /* leave.c: close(), shutdown(), connect() of a UDP socket */
 extern struct ps_hook ps_hook_inet_release;
+extern struct ps_hook ps_hook_inet_shutdown;
 extern struct ps_hook ps_hook_reuseport_detach_sock;
 #ifdef PS_HAVE_STOP_LISTEN
 extern struct ps_hook ps_hook_reuseport_stop_listen_sock;
+#endif
+
+/* migrate.c: what a leaving listener has, elsewhere */
+#ifdef PS_HAVE_MIGRATE
+extern struct ps_hook ps_hook_reuseport_migrate_sock;
+extern struct ps_hook ps_hook_inet_csk_complete_hashdance;
+extern struct ps_hook_set ps_hook_set_migrate;
 #endif
 
 #endif /* PS_HOOKS_H */

@@ -67,7 +67,7 @@ static noinline struct sock *ps_select_native(struct sock *sk, u32 hash,
 static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 					       struct sk_buff *skb, int hdr_len)
 {
-	const struct ps_policy *policy = &ps_policy_hash;
+	const struct ps_policy *policy = &ps_policy_hash, *chosen;
 	struct ps_flow flow = { .hash = hash };
 	struct sock *native = NULL, *picked;
 	const struct sock_reuseport *reuse;
@@ -93,7 +93,7 @@ static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 	 */
 	if (unlikely(!reuse))
 		goto steer;
-	if (unlikely(n != READ_ONCE(reuse->num_socks) ||
+	if (unlikely(READ_ONCE(g->candidates) != READ_ONCE(reuse->num_socks) ||
 		     rcu_access_pointer(reuse->prog)))
 		goto native;
 
@@ -104,8 +104,9 @@ steer:
 			 ps_starts_connection(skb);
 	}
 	/* Pairs with rcu_assign_pointer() in ps_group_set_policy(). */
-	if (starts)
-		policy = rcu_dereference(g->policy);
+	chosen = rcu_dereference(g->policy);
+	if (starts || chosen->follows_flow)
+		policy = chosen;
 	if (unlikely(reuse && reuse->has_conns) && !READ_ONCE(g->conns))
 		ps_udp_conns_seen(g);
 	/* Known only at the end of the lookup whether this choice stands. */

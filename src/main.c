@@ -12,6 +12,10 @@
 
 static struct ps_hook *const ps_control_hooks[] = {
 	&ps_hook_inet_release,
+	&ps_hook_inet_shutdown,
+#ifdef PS_HAVE_MIGRATE
+	&ps_hook_reuseport_migrate_sock,
+#endif
 	&ps_hook_reuseport_detach_sock,
 #ifdef PS_HAVE_STOP_LISTEN
 	&ps_hook_reuseport_stop_listen_sock,
@@ -32,6 +36,10 @@ static struct ps_hook_set ps_hook_set_control = {
 static struct ps_hook_set *const ps_all_hooks[] = {
 	&ps_hook_set_control,
 	&ps_hook_set_select,
+	&ps_hook_set_work,
+#ifdef PS_HAVE_MIGRATE
+	&ps_hook_set_migrate,
+#endif
 	&ps_hook_set_udp,
 };
 
@@ -44,15 +52,22 @@ static int __init ps_init(void)
 	int err;
 
 	ps_hash_init();
-	err = ps_members_init();
+	ps_random_init();
+	err = ps_settle_init();
 	if (err)
 		return err;
+	err = ps_members_init();
+	if (err)
+		goto settle;
 	err = ps_sysfs_init();
 	if (err)
 		goto members;
 	err = ps_net_init();
 	if (err)
 		goto sysfs;
+	err = ps_hook_resolve(&ps_callee_inet_put_port);
+	if (err)
+		goto net;
 	err = ps_hooks_init(ps_all_hooks, ARRAY_SIZE(ps_all_hooks));
 	if (err)
 		goto net;
@@ -69,8 +84,13 @@ net:
 sysfs:
 	ps_sysfs_exit();
 members:
-	ps_members_exit();
+	ps_members_forget();
 	ps_hooks_done();
+	ps_settle_exit();
+	ps_members_exit();
+	return err;
+settle:
+	ps_settle_exit();
 	return err;
 }
 
@@ -85,8 +105,10 @@ static void __exit ps_exit(void)
 	ps_udp_conns_exit();
 	ps_net_exit();
 	ps_sysfs_exit();
-	ps_members_exit();
+	ps_members_forget();
 	ps_hooks_done();
+	ps_settle_exit();
+	ps_members_exit();
 }
 
 module_init(ps_init);

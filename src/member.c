@@ -4,11 +4,13 @@
  */
 #include <linux/hash.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <net/inet_sock.h>
 
 #include "group.h"
 #include "hook.h"
 #include "member_table.h"
+#include "migrate.h"
 
 struct rhashtable ps_members;
 
@@ -17,20 +19,47 @@ static void ps_member_free_rcu(struct rcu_head *head)
 	struct ps_member *m = container_of(head, struct ps_member, rcu);
 
 	sock_put(m->sk);
-	kfree(m);
+	if (m->home)
+		ps_group_put(m->home);
+	kfree_sensitive(m);
 }
 
-/* Takes @m out of the table; whoever succeeds in that disposes of it. */
-static bool ps_member_unlink(struct ps_member *m)
+/**
+ * ps_member_unlink() - forget a socket, its membership and its wishes
+ * @m: perhaps not in the table any more
+ *
+ * Context: any, under ps_lock.
+ */
+void ps_member_unlink(struct ps_member *m)
 {
 	lockdep_assert_held(&ps_lock);
+	/* Whoever succeeds in that disposes of it. */
 	if (rhashtable_remove_fast(&ps_members, &m->node, ps_member_params))
-		return false;
+		return;
 	ps_group_leave(m);
+	list_del_init(&m->gone_node);
 	/* Readers that found it may use it, and the socket, a little longer. */
 	call_rcu(&m->rcu, ps_member_free_rcu);
 	ps_hooks_put();
-	return true;
+}
+
+/**
+ * ps_member_reset() - forget what was set for a socket, and what it wished
+ * @m: in no group
+ *
+ * Context: any, under ps_lock once it is in the table.
+ */
+void ps_member_reset(struct ps_member *m)
+{
+	m->weight = 1;
+	m->cpu = -1;
+	m->rx_queue = -1;
+	m->state = PORTSTEER_ACTIVE;
+	m->generation = 0;
+	m->wishes = 0;
+	m->wish_id = PS_NO_ID;
+	m->wish_policy = NULL;
+	memzero_explicit(&m->secret, sizeof(m->secret));
 }
 
 /**
@@ -59,10 +88,14 @@ struct ps_member *ps_member_get(struct sock *sk, gfp_t gfp)
 	if (!m)
 		goto no_memory;
 	m->sk = sk;
-	m->slot = PS_NO_SLOT;
 	m->id = PS_NO_ID;
-	m->wish_id = PS_NO_ID;
+	m->rank = PS_RANK_NONE;
+	m->ran_on = -1;
+	INIT_LIST_HEAD(&m->gone_node);
+	ps_member_reset(m);
 	atomic64_set(&m->picked, 0);
+	atomic64_set(&m->migrated_in, 0);
+	atomic64_set(&m->migrated_out, 0);
 
 	sock_hold(sk);
 	spin_lock_bh(&ps_lock);
@@ -111,8 +144,8 @@ void ps_member_drop(struct sock *sk)
 void ps_member_drop_if_idle(struct ps_member *m)
 {
 	lockdep_assert_held(&ps_lock);
-	if (!m->busy && !ps_member_group(m) && !m->wish_join &&
-	    !m->wish_policy && m->wish_id == PS_NO_ID)
+	if (!m->busy && !m->gone && !ps_member_group(m) && !m->wish_join && !m->wishes &&
+	    !m->wish_policy && m->wish_id == PS_NO_ID && !m->secret.len)
 		ps_member_unlink(m);
 }
 
@@ -145,30 +178,6 @@ void ps_member_drop_all(const struct net *net)
 }
 
 /**
- * ps_member_set_id() - change a member's id, or wish for one
- * @m: a member
- * @id: 0..PORTSTEER_MAX_ID
- *
- * Context: process, under ps_lock.
- * Return: 0, -EEXIST if a member of the group has it, -ENOMEM.
- */
-int ps_member_set_id(struct ps_member *m, u32 id)
-{
-	struct ps_group *g = ps_member_group(m);
-	int err;
-
-	if (g && m->id != id) {
-		err = xa_insert(&g->ids, id, m, GFP_ATOMIC | __GFP_NOWARN);
-		if (err)
-			return err == -EBUSY ? -EEXIST : err;
-		xa_erase(&g->ids, m->id);
-		m->id = id;
-	}
-	m->wish_id = id;
-	return 0;
-}
-
-/**
  * ps_member_backlog() - connections to be accepted, or bytes queued for UDP
  * @m: a member
  *
@@ -189,14 +198,21 @@ int ps_members_init(void)
 	return rhashtable_init(&ps_members, &ps_member_params);
 }
 
-void ps_members_exit(void)
+/* At the end, when nobody adds any. Context: process, may sleep. */
+void ps_members_forget(void)
 {
 	/* A walk may miss some when the table is resized under it. */
 	while (atomic_read(&ps_members.nelems)) {
 		ps_member_drop_all(NULL);
 		cond_resched();
 	}
-	/* Members are freed by RCU callbacks, which are our code. */
+	ps_gone_exit();
+}
+
+/* After what may still have held a group. Context: process, may sleep. */
+void ps_members_exit(void)
+{
+	/* Members and groups are freed by RCU callbacks, which are our code. */
 	rcu_barrier();
 	rhashtable_destroy(&ps_members);
 }

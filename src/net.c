@@ -37,7 +37,17 @@ static void __net_exit ps_net_stop(struct net *net)
 	ps_sysfs_remove(pn);
 	ps_procfs_remove(net);
 	ps_rules_stop(pn);
-	ps_member_drop_all(net);
+	/* A walk may miss some when the table is resized under it. */
+	do {
+		ps_member_drop_all(net);
+		cond_resched();
+	} while (!list_empty(&pn->groups));
+	/*
+	 * Groups point to their namespace as long as they are worked on, and
+	 * have a directory in it.
+	 */
+	ps_settle_flush();
+	WARN_ON_ONCE(!hash_empty(pn->dirs));
 }
 
 static struct pernet_operations ps_net_ops = {

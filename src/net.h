@@ -6,6 +6,7 @@
 #define PS_NET_H
 
 #include <linux/device.h>
+#include <linux/hashtable.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
@@ -20,6 +21,8 @@ struct ps_net {
 	struct mutex rules_mutex;	/* rules' writers */
 	struct delayed_work adopt_again;
 	struct class_attribute rules_attr;
+	struct mutex dirs_mutex;	/* directories in sysfs come and go */
+	DECLARE_HASHTABLE(dirs, 6);	/* groups' by name, under it */
 };
 
 extern unsigned int ps_net_id;

@@ -8,6 +8,7 @@
 #include <linux/skbuff.h>
 
 #include "group.h"
+#include "trace.h"
 
 /* Members found unusable before the lookup gives up looking for another. */
 #define PS_PICK_ATTEMPTS 8
@@ -46,8 +47,10 @@ ps_pick(struct ps_group *g, const struct ps_set *set, u32 n,
 	for (attempt = 0; n && attempt < PS_PICK_ATTEMPTS; attempt++) {
 		m = ps_set_member(set, policy->pick(g, set, n, flow, attempt));
 		if (likely(ps_member_usable(m, g))) {
-			if (counts)
+			if (counts) {
 				atomic64_inc(&m->picked);
+				trace_pick(g, m);
+			}
 			return m->sk;
 		}
 	}

@@ -45,6 +45,7 @@ static struct sock *ps_udp_found(struct sock *sk)
 	policy = rcu_dereference(g->policy);
 	if (!policy->takes_turns) {
 		atomic64_inc(&m->picked);
+		trace_pick(g, m);
 		return sk;
 	}
 	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */

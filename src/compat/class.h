@@ -23,6 +23,19 @@
 #define PS_CLASS_DEVICE struct device
 #endif
 
+#ifdef PS_CLASS_CONST_RELEASE
+#define PS_CLASS_RELEASED const struct class
+#else
+#define PS_CLASS_RELEASED struct class
+#endif
+
+/* What a kobj_type's get_ownership is asked about. */
+#ifdef PS_KOBJECT_CONST
+#define PS_KOBJECT const struct kobject
+#else
+#define PS_KOBJECT struct kobject
+#endif
+
 #ifdef PS_CLASS_HAS_OWNER
 #define PS_CLASS_OWNER .owner = THIS_MODULE,
 #else

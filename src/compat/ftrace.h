@@ -57,8 +57,9 @@ static inline bool ps_ftrace_site(const u8 *insn)
 #endif
 
 /* PERMANENT: kernel.ftrace_enabled=0 would quietly take the hooks away. */
-#define PS_FTRACE_FLAGS (FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT | \
-			 PS_FTRACE_REGS_FLAG | PS_FTRACE_RECURSION_FLAG)
+#define PS_FTRACE_OBSERVE_FLAGS (FTRACE_OPS_FL_PERMANENT |		\
+				 PS_FTRACE_REGS_FLAG | PS_FTRACE_RECURSION_FLAG)
+#define PS_FTRACE_FLAGS (FTRACE_OPS_FL_IPMODIFY | PS_FTRACE_OBSERVE_FLAGS)
 
 static __always_inline struct pt_regs *ps_pt_regs(struct ps_fregs *fregs)
 {

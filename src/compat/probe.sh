@@ -39,6 +39,9 @@ has linux/ftrace.h 'struct ftrace_regs' && flag PS_HAVE_FTRACE_REGS
 has linux/ftrace.h 'FTRACE_OPS_FL_RECURSION_SAFE' &&
 	flag PS_HAVE_FTRACE_RECURSION_SAFE
 
+# tasks
+has linux/sched.h 'unsigned int[[:space:]]+__state;' && flag PS_TASK_STATE
+
 # small things
 [ -e "$inc/linux/hex.h" ] && flag PS_HAVE_HEX_H
 
@@ -51,9 +54,13 @@ proto net/udp.h __udp4_lib_lookup 'udp_table' && flag PS_UDP_TABLE
 has net/sock_reuseport.h 'reuseport_stop_listen_sock' &&
 	flag PS_HAVE_STOP_LISTEN
 
+has net/sock_reuseport.h 'reuseport_migrate_sock' && flag PS_HAVE_MIGRATE
+
 # the kernel's socket tables
 has net/inet_connection_sock.h 'icsk_listen_portaddr_node;' ||
 	flag PS_LHASH2_NULLS
+body net/inet_hashtables.h '^struct inet_bind_bucket {' 'bhash2;' &&
+	flag PS_BHASH2_OWNERS
 has net/netns/ipv4.h 'struct inet_hashinfo|hashinfo;' &&
 	flag PS_TCP_TABLE_PER_NET
 has net/netns/ipv4.h 'udp_table' && flag PS_UDP_TABLE_PER_NET
@@ -67,5 +74,9 @@ body linux/device/class.h '^struct class {' 'struct module' &&
 	flag PS_CLASS_HAS_OWNER
 body linux/device/class.h '^struct class {' 'struct ns_common.*namespace' &&
 	flag PS_CLASS_NS_COMMON
+body linux/device/class.h '^struct class {' 'class_release\)\(const' &&
+	flag PS_CLASS_CONST_RELEASE
+body linux/kobject.h '^struct kobj_type {' 'get_ownership\)\(const' &&
+	flag PS_KOBJECT_CONST
 
 echo "-DPS_PROBED$flags"

@@ -95,3 +95,63 @@ void ps_walk_port(struct net *net, u8 proto, u16 port, ps_walk_fn fn, void *arg)
 	else
 		ps_walk_udp(net, port, fn, arg);
 }
+
+/* Returns true when @fn ends the walk. */
+static bool ps_walk_bucket_bound(struct inet_bind_bucket *tb, ps_walk_fn fn,
+				 void *arg)
+{
+#ifdef PS_BHASH2_OWNERS
+	struct inet_bind2_bucket *tb2;
+	struct sock *sk;
+
+	hlist_for_each_entry(tb2, &tb->bhash2, bhash_node)
+		sk_for_each_bound(sk, &tb2->owners)
+			if (fn(sk, arg))
+				return true;
+#else
+	struct sock *sk;
+
+	sk_for_each_bound(sk, &tb->owners)
+		if (fn(sk, arg))
+			return true;
+#endif
+	return false;
+}
+
+static void ps_walk_tcp_bound(struct net *net, u16 port, ps_walk_fn fn,
+			      void *arg)
+{
+	struct inet_hashinfo *table = ps_tcp_table(net);
+	struct inet_bind_hashbucket *head;
+	struct inet_bind_bucket *tb;
+
+	head = &table->bhash[inet_bhashfn(net, port, table->bhash_size)];
+	spin_lock_bh(&head->lock);
+	rcu_read_lock();
+	hlist_for_each_entry(tb, &head->chain, node)
+		if (net_eq(read_pnet(&tb->ib_net), net) && tb->port == port &&
+		    ps_walk_bucket_bound(tb, fn, arg))
+			break;
+	rcu_read_unlock();
+	spin_unlock_bh(&head->lock);
+}
+
+/**
+ * ps_walk_bound() - visit the sockets that are bound to a port
+ * @net: their namespace; with UDP others' are visited too
+ * @proto: IPPROTO_TCP: also connections and those in TIME_WAIT, of which only
+ *	what struct sock_common has may be read; IPPROTO_UDP
+ * @port: host order; with UDP other ports' sockets are visited too
+ * @fn: to call
+ * @arg: for it
+ *
+ * Context: process, doesn't sleep.
+ */
+void ps_walk_bound(struct net *net, u8 proto, u16 port, ps_walk_fn fn,
+		   void *arg)
+{
+	if (proto == IPPROTO_TCP)
+		ps_walk_tcp_bound(net, port, fn, arg);
+	else
+		ps_walk_udp(net, port, fn, arg);
+}

@@ -12,5 +12,7 @@ typedef bool (*ps_walk_fn)(struct sock *sk, void *arg);
 
 void ps_walk_port(struct net *net, u8 proto, u16 port, ps_walk_fn fn,
 		  void *arg);
+void ps_walk_bound(struct net *net, u8 proto, u16 port, ps_walk_fn fn,
+		   void *arg);
 
 #endif /* PS_COMPAT_WALK_H */
