@@ -3,69 +3,93 @@
  * Where a socket gets its port: at bind(), and once more in listen(). A socket
  * that wished to join, or that a rule is for, becomes a member here.
  */
+#include <linux/string.h>
 #include <net/inet_connection_sock.h>
+#include <net/inet_hashtables.h>
 #include <net/udp.h>
 
 #include "adopt.h"
 #include "compat/mptcp.h"
+#include "exclusive.h"
 #include "group.h"
 #include "hook.h"
 #include "hooks.h"
 #include "member_table.h"
 #include "rules.h"
 
-static bool ps_wants_join(const struct sock *sk)
-{
-	struct ps_member *m;
-	bool wants;
-
-	rcu_read_lock();
-	m = ps_member_find(sk);
-	wants = m && READ_ONCE(m->wish_join);
-	rcu_read_unlock();
-	return wants;
-}
+/* A bind() or listen() on its way. */
+struct ps_binding {
+	struct ps_secret secret;	/* of a socket that is to join */
+	bool joins;			/* by its own wish */
+	bool gave_reuseport;
+	bool was_bound;
+};
 
 static bool ps_steerable(const struct sock *sk)
 {
 	return sk->sk_protocol == IPPROTO_TCP || sk->sk_protocol == IPPROTO_UDP;
 }
 
-/*
- * JOIN takes the place of SO_REUSEPORT, also if the program has switched that
- * off since. Returns true if it had to be set.
- */
-static bool ps_before_bind(struct sock *sk)
+static void ps_binding_begin(const struct sock *sk, struct ps_binding *b)
 {
-	if (!ps_steerable(sk) || sk->sk_reuseport || !ps_wants_join(sk))
-		return false;
-	sk->sk_reuseport = 1;
-	return true;
+	struct ps_member *m;
+
+	memset(b, 0, sizeof(*b));
+	b->was_bound = READ_ONCE(sk->sk_num);
+	rcu_read_lock();
+	m = ps_member_find(sk);
+	b->joins = m && READ_ONCE(m->wish_join);
+	/* Changes under the socket lock only, which we hold. */
+	if (b->joins)
+		b->secret = m->secret;
+	rcu_read_unlock();
 }
 
-/* @err is what bind came to, @gave what ps_before_bind() said. */
-static void ps_after_bind(struct sock *sk, int err, bool gave)
+/* Does an operator's rule make it share the port without being asked? */
+static bool ps_forced(const struct sock *sk, u16 port)
+{
+	struct ps_rule rule;
+
+	return port && ps_rule_find(sock_net(sk), sk->sk_protocol, port,
+				    &rule) && rule.force;
+}
+
+/*
+ * JOIN takes the place of SO_REUSEPORT, also if the program has switched that
+ * off since. Returns 0, or -EADDRINUSE if a group's key keeps the socket out.
+ */
+static int ps_before_bind(struct sock *sk, u16 port, struct ps_binding *b)
+{
+	if (!ps_steerable(sk))
+		return 0;
+	ps_binding_begin(sk, b);
+	if (port && ps_exclusive_refuses(sk, port, &b->secret))
+		return -EADDRINUSE;
+	if (!sk->sk_reuseport && (b->joins || ps_forced(sk, port))) {
+		sk->sk_reuseport = 1;
+		b->gave_reuseport = true;
+	}
+	return 0;
+}
+
+static int ps_bind_join(struct sock *sk, const struct ps_binding *b)
 {
 	gfp_t gfp = GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN;
 	struct ps_join how = {};
 	struct ps_member *m;
-	bool wants;
+	struct ps_rule rule;
+	int err;
 
-	if (err) {
-		if (gave)
-			sk->sk_reuseport = 0;
-		return;
-	}
-	if (!ps_steerable(sk) || !sk->sk_reuseport)
-		return;
-	wants = ps_wants_join(sk);
-	how.by_rule = ps_rule_policy(sock_net(sk), sk->sk_protocol,
-				     READ_ONCE(sk->sk_num), &how.policy);
-	if (!wants && !how.by_rule)
-		return;
+	if (!sk->sk_reuseport)
+		return 0;
+	if (ps_rule_find(sock_net(sk), sk->sk_protocol, READ_ONCE(sk->sk_num),
+			 &rule))
+		ps_rule_join(&rule, &how);
+	if (!b->joins && !how.by_rule)
+		return 0;
 	/* Closing one that doesn't listen yet would go unseen. */
 	if (ps_is_mptcp(sk) && sk->sk_state != TCP_LISTEN)
-		return;
+		return 0;
 
 	/*
 	 * Not in a context that may sleep for certain: BPF programs can bind.
@@ -75,20 +99,72 @@ static void ps_after_bind(struct sock *sk, int err, bool gave)
 	err = IS_ERR(m) ? PTR_ERR(m) : ps_group_join(sk, &how, gfp);
 	if (err == -ENOMEM)
 		ps_adopt_later(sock_net(sk));
+	return err == -EADDRINUSE ? err : 0;
 }
+
+PS_DECLARE_ORIGINAL(inet_put_port);
+
+/* Undoes what the kernel, and we, have done in a bind that is to fail. */
+static void ps_unbind(struct sock *sk, const struct ps_binding *b)
+{
+	struct ps_member *m;
+
+	spin_lock_bh(&ps_lock);
+	m = ps_member_find_locked(sk);
+	if (m)
+		ps_group_leave(m);
+	spin_unlock_bh(&ps_lock);
+	/* In listen() it stays bound, as it would if the kernel refused. */
+	if (b->was_bound)
+		return;
+	if (sk->sk_protocol == IPPROTO_TCP)
+		ps_call(inet_put_port)(sk);
+	else
+		sk->sk_prot->unhash(sk);
+}
+
+/*
+ * @err is what bind has come to. Who founds a group with a key, and who binds
+ * without, both look at what the other has left behind, each after it has left
+ * its own: one of them sees the other.
+ */
+static int ps_after_bind(struct sock *sk, int err, const struct ps_binding *b)
+{
+	if (!ps_steerable(sk))
+		return err;
+	if (!err && ps_exclusive_refuses(sk, READ_ONCE(sk->sk_num), &b->secret))
+		err = -EADDRINUSE;
+	else if (!err)
+		err = ps_bind_join(sk, b);
+	else
+		goto failed;
+	if (!err && b->secret.len && ps_exclusive_strangers(sk, &b->secret))
+		err = -EADDRINUSE;
+	if (!err)
+		return 0;
+	ps_unbind(sk, b);
+failed:
+	if (b->gave_reuseport)
+		sk->sk_reuseport = 0;
+	return err;
+}
+
+PS_DEFINE_CALL(inet_put_port);
 
 PS_DECLARE_ORIGINAL(inet_csk_get_port);
 
 /* Context: process, socket lock held, may sleep. */
 static int hook_inet_csk_get_port(struct sock *sk, unsigned short snum)
 {
-	bool gave;
+	struct ps_binding b;
 	int err;
 
 	ps_hook_enter();
-	gave = ps_before_bind(sk);
-	err = ps_original(inet_csk_get_port)(sk, snum);
-	ps_after_bind(sk, err, gave);
+	err = ps_before_bind(sk, snum, &b);
+	if (!err) {
+		err = ps_original(inet_csk_get_port)(sk, snum);
+		err = ps_after_bind(sk, err, &b);
+	}
 	ps_hook_exit();
 	return err;
 }
@@ -99,13 +175,15 @@ PS_DECLARE_ORIGINAL(udp_lib_get_port);
 static int hook_udp_lib_get_port(struct sock *sk, unsigned short snum,
 				 unsigned int hash2_nulladdr)
 {
-	bool gave;
+	struct ps_binding b;
 	int err;
 
 	ps_hook_enter();
-	gave = ps_before_bind(sk);
-	err = ps_original(udp_lib_get_port)(sk, snum, hash2_nulladdr);
-	ps_after_bind(sk, err, gave);
+	err = ps_before_bind(sk, snum, &b);
+	if (!err) {
+		err = ps_original(udp_lib_get_port)(sk, snum, hash2_nulladdr);
+		err = ps_after_bind(sk, err, &b);
+	}
 	ps_hook_exit();
 	return err;
 }

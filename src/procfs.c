@@ -9,23 +9,35 @@
 #include "group.h"
 #include "name.h"
 #include "net.h"
+#include "setting.h"
+#include "state_name.h"
 
 static void ps_proc_show_group(struct seq_file *seq, struct ps_group *g)
 {
 	char name[PS_NAME_LEN];
 
 	ps_group_name(g, name, sizeof(name));
-	seq_printf(seq, "%s policy=%s members=%u selectable=%u picked=%llu fallbacks=%lld\n",
+	seq_printf(seq, "%s policy=%s members=%u selectable=%u working_generation=%d affinity=%d locked=%d migrate=%d picked=%llu fallbacks=%lld migrated=%lld migrate_failed=%lld\n",
 		   name, rcu_dereference(g->policy)->name,
 		   READ_ONCE(g->members), ps_group_selectable(g),
-		   ps_group_picked(g), atomic64_read(&g->fallbacks));
+		   ps_group_setting(g, PORTSTEER_WORKING_GENERATION),
+		   ps_group_setting(g, PORTSTEER_AFFINITY),
+		   READ_ONCE(g->locked), !READ_ONCE(g->keep_queue),
+		   ps_group_picked(g), atomic64_read(&g->fallbacks),
+		   atomic64_read(&g->migrated),
+		   atomic64_read(&g->migrate_failed));
 }
 
 static void ps_proc_show_member(struct seq_file *seq, struct ps_member *m,
 				u32 id)
 {
-	seq_printf(seq, "  id=%u state=active weight=1 cpu=-1 rx_queue=-1 generation=0 backlog=%u picked=%lld migrated_in=0 migrated_out=0 inode=%llu\n",
-		   id, ps_member_backlog(m), atomic64_read(&m->picked),
+	seq_printf(seq, "  id=%u state=%s weight=%u cpu=%d rx_queue=%d generation=%u backlog=%u picked=%lld migrated_in=%lld migrated_out=%lld inode=%llu\n",
+		   id, ps_state_name(READ_ONCE(m->state)),
+		   READ_ONCE(m->weight), ps_member_cpu(m),
+		   READ_ONCE(m->rx_queue), READ_ONCE(m->generation),
+		   ps_member_backlog(m), atomic64_read(&m->picked),
+		   atomic64_read(&m->migrated_in),
+		   atomic64_read(&m->migrated_out),
 		   (u64)sock_i_ino(m->sk));
 }
 

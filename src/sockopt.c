@@ -4,12 +4,14 @@
  * reached for options that the kernel doesn't know, without the socket lock.
  */
 #include <linux/netfilter.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <net/sock_reuseport.h>
 
 #include "group.h"
 #include "hook.h"
 #include "member_table.h"
+#include "setting.h"
 #include "sockopt.h"
 
 #define PS_OPT_MIN PORTSTEER_JOIN
@@ -19,6 +21,7 @@
 union ps_value {
 	int num;
 	const struct ps_policy *policy;
+	struct ps_secret secret;
 };
 
 static bool ps_supported(const struct sock *sk, u16 family)
@@ -136,8 +139,7 @@ static void ps_leave(struct sock *sk, struct ps_member *m)
 	WRITE_ONCE(m->wish_join, false);
 	if (ps_member_group(m)) {
 		ps_group_leave(m);
-		m->wish_id = PS_NO_ID;
-		m->wish_policy = NULL;
+		ps_member_reset(m);
 	}
 	if (m->gave_reuseport && !ps_bound(sk))
 		sk->sk_reuseport = 0;
@@ -145,27 +147,73 @@ static void ps_leave(struct sock *sk, struct ps_member *m)
 	spin_unlock_bh(&ps_lock);
 }
 
-static void ps_set_policy(struct ps_member *m, const struct ps_policy *policy)
+/* What every member of a group shares. */
+static bool ps_of_group(int opt)
+{
+	return opt == PORTSTEER_POLICY || opt == PORTSTEER_AFFINITY ||
+	       opt == PORTSTEER_WORKING_GENERATION;
+}
+
+static int ps_set_policy(struct ps_member *m, const struct ps_policy *policy)
 {
 	struct ps_group *g;
+	int err = 0;
 
 	spin_lock_bh(&ps_lock);
 	g = ps_member_group(m);
-	if (g)
-		ps_group_set_policy(g, policy);
-	else
+	if (!g)
 		m->wish_policy = policy;
+	else if (g->locked)
+		err = -EPERM;
+	else
+		ps_group_set_policy(g, policy);
 	spin_unlock_bh(&ps_lock);
+	return err;
 }
 
-static int ps_set_id(struct ps_member *m, u32 id)
+/* A number of the group's, or a wish for one if there is no group yet. */
+static int ps_set_group_number(struct ps_member *m, int opt, int num)
+{
+	struct ps_group *g;
+	int err;
+
+	do {
+		err = 0;
+		spin_lock_bh(&ps_lock);
+		g = ps_member_group(m);
+		if (!g)
+			err = ps_member_set(m, opt, num);
+		else if (g->locked)
+			err = -EPERM;
+		else
+			ps_group_get(g);	/* it has a member */
+		spin_unlock_bh(&ps_lock);
+		if (!g || err)
+			return err;
+		err = ps_group_set(g, opt, num);
+		ps_group_put(g);
+		/* A rule's deletion took the socket out of it: a wish, then. */
+	} while (err == -ENOENT);
+	return err;
+}
+
+static int ps_set_number(struct ps_member *m, int opt, int num)
 {
 	int err;
 
+	if (ps_of_group(opt))
+		return ps_set_group_number(m, opt, num);
 	spin_lock_bh(&ps_lock);
-	err = ps_member_set_id(m, id);
+	err = ps_member_set(m, opt, num);
 	spin_unlock_bh(&ps_lock);
 	return err;
+}
+
+static void ps_set_secret(struct ps_member *m, const struct ps_secret *secret)
+{
+	spin_lock_bh(&ps_lock);
+	m->secret = *secret;
+	spin_unlock_bh(&ps_lock);
 }
 
 /* Under the socket lock, with the hooks armed. */
@@ -182,7 +230,8 @@ static int ps_set_locked(struct sock *sk, int opt, const union ps_value *val)
 		return 0;
 	}
 
-	if (!(m && rcu_access_pointer(m->group)) && !ps_may_join(sk)) {
+	if ((!(m && rcu_access_pointer(m->group)) && !ps_may_join(sk)) ||
+	    (opt == PORTSTEER_KEY && ps_bound(sk))) {
 		if (m)
 			ps_unhold(m);
 		return -EINVAL;
@@ -198,24 +247,38 @@ static int ps_set_locked(struct sock *sk, int opt, const union ps_value *val)
 		err = ps_join(sk, m);
 		break;
 	case PORTSTEER_POLICY:
-		ps_set_policy(m, val->policy);
+		err = ps_set_policy(m, val->policy);
 		break;
-	case PORTSTEER_ID:
-		err = ps_set_id(m, val->num);
+	case PORTSTEER_KEY:
+		ps_set_secret(m, &val->secret);
+		break;
+	default:
+		err = ps_set_number(m, opt, val->num);
 		break;
 	}
 	ps_unhold(m);
 	return err;
 }
 
-static int ps_read_int(sockptr_t arg, unsigned int len, int min, int max,
-		       union ps_value *val)
+static int ps_read_int(sockptr_t arg, unsigned int len, int opt, int *num)
 {
-	if (len < sizeof(val->num))
+	if (len < sizeof(*num))
 		return -EINVAL;
-	if (copy_from_sockptr(&val->num, arg, sizeof(val->num)))
+	if (copy_from_sockptr(num, arg, sizeof(*num)))
 		return -EFAULT;
-	return val->num < min || val->num > max ? -EINVAL : 0;
+	return ps_setting_valid(opt, *num) ? 0 : -EINVAL;
+}
+
+static int ps_read_secret(sockptr_t arg, unsigned int len,
+			  struct ps_secret *secret)
+{
+	memset(secret, 0, sizeof(*secret));
+	if (!len || len > sizeof(secret->bytes))
+		return -EINVAL;
+	if (copy_from_sockptr(secret->bytes, arg, len))
+		return -EFAULT;
+	secret->len = len;
+	return 0;
 }
 
 /* Like TCP_CONGESTION: need not end in a NUL. */
@@ -235,17 +298,15 @@ static int ps_read_value(int opt, sockptr_t arg, unsigned int len,
 			 union ps_value *val)
 {
 	switch (opt) {
-	case PORTSTEER_JOIN:
-		return ps_read_int(arg, len, 0, 1, val);
 	case PORTSTEER_POLICY:
 		return ps_read_policy(arg, len, val);
-	case PORTSTEER_ID:
-		return ps_read_int(arg, len, 0, PORTSTEER_MAX_ID, val);
+	case PORTSTEER_KEY:
+		return ps_read_secret(arg, len, &val->secret);
 	case PORTSTEER_INFO:
 	case PORTSTEER_VERSION:
 		return -EINVAL;	/* to be read only */
 	default:
-		return -EOPNOTSUPP;
+		return ps_read_int(arg, len, opt, &val->num);
 	}
 }
 
@@ -268,7 +329,10 @@ static int ps_set(struct sock *sk, u16 family, int opt, sockptr_t arg,
 	lock_sock(sk);
 	err = ps_set_locked(sk, opt, &val);
 	release_sock(sk);
+	if (!err && ps_member_set_excludes(opt) && ps_member_known(sk))
+		ps_setting_await();
 	ps_hooks_put();
+	memzero_explicit(&val, sizeof(val));
 	return err;
 }
 
@@ -291,15 +355,18 @@ static void ps_fill_info(const struct ps_member *m, struct ps_group *g,
 					   lockdep_is_held(&ps_lock));
 	info->size = sizeof(*info);
 	info->id = m->id;
-	info->state = PORTSTEER_ACTIVE;
-	info->weight = 1;
-	info->cpu = -1;
-	info->rx_queue = -1;
-	info->working_generation = -1;
+	info->state = m->state;
+	info->weight = m->weight;
+	info->cpu = ps_member_cpu(m);
+	info->rx_queue = m->rx_queue;
+	info->generation = m->generation;
+	info->working_generation = g->working_generation;
 	info->members = g->members;
 	info->selectable = ps_group_selectable(g);
 	strscpy(info->policy, policy->name, sizeof(info->policy));
 	info->picked = atomic64_read(&m->picked);
+	info->migrated_in = atomic64_read(&m->migrated_in);
+	info->migrated_out = atomic64_read(&m->migrated_out);
 	info->fallbacks = atomic64_read(&g->fallbacks);
 }
 
@@ -333,11 +400,6 @@ static int ps_get_locked(const struct ps_member *m, struct ps_group *g, int opt,
 			return -ENOENT;
 		strscpy(answer->policy, policy->name, sizeof(answer->policy));
 		return sizeof(answer->policy);
-	case PORTSTEER_ID:
-		if (!m || (!g && m->wish_id == PS_NO_ID))
-			return -ENOENT;
-		answer->num = g ? m->id : m->wish_id;
-		return sizeof(answer->num);
 	case PORTSTEER_INFO:
 		if (!g)
 			return -ENOENT;
@@ -346,8 +408,13 @@ static int ps_get_locked(const struct ps_member *m, struct ps_group *g, int opt,
 	case PORTSTEER_VERSION:
 		answer->num = PORTSTEER_ABI_VERSION;
 		return sizeof(answer->num);
+	case PORTSTEER_KEY:
+		return -EINVAL;	/* never readable */
 	default:
-		return -EOPNOTSUPP;
+		if (!m || (!g && !ps_member_wished(m, opt)))
+			return -ENOENT;
+		answer->num = ps_member_setting(m, opt);
+		return sizeof(answer->num);
 	}
 }
 

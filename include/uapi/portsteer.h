@@ -31,6 +31,8 @@
 #define PORTSTEER_ABI_VERSION		1
 #define PORTSTEER_POLICY_LEN		16	/* with the closing NUL */
 #define PORTSTEER_MAX_ID		65535
+#define PORTSTEER_MAX_WEIGHT		65535
+#define PORTSTEER_KEY_LEN		32
 
 enum portsteer_state {
 	PORTSTEER_ACTIVE,

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The settings of members and groups: what values they take, what they do.
+ */
+#include <linux/cpumask.h>
+#include <linux/limits.h>
+#include <linux/rcupdate.h>
+
+#include "group.h"
+#include "rank.h"
+#include "setting.h"
+
+/**
+ * ps_setting_valid() - may a setting have this value?
+ * @opt: PORTSTEER_...
+ * @value: any number
+ *
+ * Context: any.
+ */
+bool ps_setting_valid(int opt, s64 value)
+{
+	switch (opt) {
+	case PORTSTEER_JOIN:
+		return value == 0 || value == 1;
+	case PORTSTEER_WEIGHT:
+		return value >= 1 && value <= PORTSTEER_MAX_WEIGHT;
+	case PORTSTEER_CPU:
+		return value == -1 ||
+		       (value >= 0 && value < nr_cpu_ids && cpu_possible(value));
+	case PORTSTEER_STATE:
+		return value >= PORTSTEER_ACTIVE &&
+		       value <= PORTSTEER_DRAINING;
+	case PORTSTEER_ID:
+		return value >= 0 && value <= PORTSTEER_MAX_ID;
+	case PORTSTEER_GENERATION:
+	case PORTSTEER_AFFINITY:
+		return value >= 0 && value <= INT_MAX;
+	case PORTSTEER_WORKING_GENERATION:
+		return value >= -1 && value <= INT_MAX;
+	case PORTSTEER_RX_QUEUE:
+		return value >= -1 && value <= U16_MAX;
+	default:
+		return false;
+	}
+}
+
+static u32 ps_wish_bit(int opt)
+{
+	switch (opt) {
+	case PORTSTEER_WEIGHT:
+		return PS_WISH_WEIGHT;
+	case PORTSTEER_CPU:
+		return PS_WISH_CPU;
+	case PORTSTEER_RX_QUEUE:
+		return PS_WISH_RX_QUEUE;
+	case PORTSTEER_STATE:
+		return PS_WISH_STATE;
+	case PORTSTEER_GENERATION:
+		return PS_WISH_GENERATION;
+	case PORTSTEER_WORKING_GENERATION:
+		return PS_WISH_WORKING_GENERATION;
+	case PORTSTEER_AFFINITY:
+		return PS_WISH_AFFINITY;
+	default:
+		return 0;
+	}
+}
+
+/**
+ * ps_member_wished() - has a program set it for a socket?
+ * @m: the socket
+ * @opt: PORTSTEER_..., one with a number
+ *
+ * Context: any, under ps_lock.
+ */
+bool ps_member_wished(const struct ps_member *m, int opt)
+{
+	if (opt == PORTSTEER_ID)
+		return m->wish_id != PS_NO_ID;
+	return m->wishes & ps_wish_bit(opt);
+}
+
+/**
+ * ps_member_setting() - a setting of a member, or a wish of a socket
+ * @m: a member, or ps_member_wished()
+ * @opt: PORTSTEER_...
+ *
+ * Context: any, under ps_lock.
+ */
+int ps_member_setting(const struct ps_member *m, int opt)
+{
+	const struct ps_group *g = ps_member_group(m);
+
+	switch (opt) {
+	case PORTSTEER_WEIGHT:
+		return m->weight;
+	case PORTSTEER_CPU:
+		return m->cpu;
+	case PORTSTEER_RX_QUEUE:
+		return m->rx_queue;
+	case PORTSTEER_STATE:
+		return m->state;
+	case PORTSTEER_GENERATION:
+		return m->generation;
+	case PORTSTEER_ID:
+		return g ? m->id : m->wish_id;
+	case PORTSTEER_WORKING_GENERATION:
+		return g ? ps_group_setting(g, opt) :
+			   m->wish_working_generation;
+	case PORTSTEER_AFFINITY:
+		return g ? ps_group_setting(g, opt) : (int)m->wish_affinity;
+	default:
+		return -1;
+	}
+}
+
+/**
+ * ps_member_set() - change a setting of a member, or wish for one
+ * @m: a member, or a socket with wishes only
+ * @opt: PORTSTEER_...: a member's own; also a group's while in none
+ * @value: ps_setting_valid()
+ *
+ * Context: process, under ps_lock.
+ * Return: 0, or for an id -EEXIST if a member of the group has it, or -ENOMEM;
+ * then nothing has changed.
+ */
+int ps_member_set(struct ps_member *m, int opt, int value)
+{
+	const struct ps_group *g = ps_member_group(m);
+	int err;
+
+	switch (opt) {
+	case PORTSTEER_WEIGHT:
+		WRITE_ONCE(m->weight, value);
+		break;
+	case PORTSTEER_CPU:
+		WRITE_ONCE(m->cpu, value);
+		break;
+	case PORTSTEER_RX_QUEUE:
+		WRITE_ONCE(m->rx_queue, value);
+		break;
+	case PORTSTEER_STATE:
+		WRITE_ONCE(m->state, value);
+		break;
+	case PORTSTEER_GENERATION:
+		WRITE_ONCE(m->generation, value);
+		break;
+	case PORTSTEER_ID:
+		err = g ? ps_group_renumber(m, value) : 0;
+		if (err)
+			return err;
+		m->wish_id = value;
+		return 0;
+	case PORTSTEER_WORKING_GENERATION:
+		m->wish_working_generation = value;
+		break;
+	case PORTSTEER_AFFINITY:
+		m->wish_affinity = value;
+		break;
+	}
+	m->wishes |= ps_wish_bit(opt);
+	if (!g)
+		return 0;
+	if (opt == PORTSTEER_STATE || opt == PORTSTEER_GENERATION)
+		ps_group_place(m);
+	else
+		ps_group_reweigh(m);
+	return 0;
+}
+
+/**
+ * ps_member_set_excludes() - can a change take a member out of what is chosen?
+ * @opt: PORTSTEER_...
+ *
+ * Then ps_setting_await() has to follow.
+ */
+bool ps_member_set_excludes(int opt)
+{
+	return opt == PORTSTEER_STATE || opt == PORTSTEER_GENERATION ||
+	       opt == PORTSTEER_WORKING_GENERATION;
+}
+
+/**
+ * ps_group_setting() - a number that is a group's
+ * @g: the group
+ * @opt: PORTSTEER_WORKING_GENERATION or PORTSTEER_AFFINITY
+ *
+ * Context: any.
+ */
+int ps_group_setting(const struct ps_group *g, int opt)
+{
+	if (opt == PORTSTEER_AFFINITY)
+		return READ_ONCE(g->affinity);
+	return READ_ONCE(g->working_generation);
+}
+
+/**
+ * ps_group_set() - change a number that is a group's
+ * @g: the group; the caller holds a reference
+ * @opt: PORTSTEER_WORKING_GENERATION or PORTSTEER_AFFINITY
+ * @value: ps_setting_valid()
+ *
+ * Context: process, may sleep.
+ * Return: 0, -ENOMEM, -ENOENT if the group has disbanded.
+ */
+int ps_group_set(struct ps_group *g, int opt, int value)
+{
+	if (opt == PORTSTEER_AFFINITY) {
+		WRITE_ONCE(g->affinity, value);
+		return 0;
+	}
+	return ps_group_set_working_generation(g, value);
+}
+
+/**
+ * ps_group_set_policy() - choose the policy of a group
+ * @g: the group
+ * @policy: what its packets will be steered by
+ *
+ * Packets under way use the old or the new one: policies are static, and an
+ * index says whose it is.
+ *
+ * Context: any, under ps_lock.
+ */
+void ps_group_set_policy(struct ps_group *g, const struct ps_policy *policy)
+{
+	lockdep_assert_held(&ps_lock);
+	/* Pairs with rcu_dereference() in lookup.c. */
+	rcu_assign_pointer(g->policy, policy);
+	WRITE_ONCE(g->explicit_policy, true);
+	ps_group_changed(g);
+}
+
+/**
+ * ps_setting_await() - until no packet goes by what was before
+ *
+ * A packet that was looking for a socket when a member began to drain may have
+ * chosen it already; after this it has got there.
+ *
+ * Context: process, may sleep, no locks.
+ */
+void ps_setting_await(void)
+{
+	synchronize_rcu_expedited();
+}
