@@ -6,11 +6,19 @@
 #include <linux/module.h>
 #include <linux/string.h>
 
+#include "group.h"
 #include "policy.h"
 
 static const struct ps_policy *const ps_policies[] = {
 	&ps_policy_hash,
 	&ps_policy_rr,
+	&ps_policy_random,
+	&ps_policy_least,
+	&ps_policy_cpu,
+	&ps_policy_numa,
+	&ps_policy_rxqueue,
+	&ps_policy_idle,
+	&ps_policy_consistent,
 };
 
 static const struct ps_policy *ps_default_policy = &ps_policy_hash;
@@ -30,6 +38,18 @@ const struct ps_policy *ps_policy_find(const char *name)
 		if (!strcmp(ps_policies[i]->name, name))
 			return ps_policies[i];
 	return NULL;
+}
+
+/**
+ * ps_policy_nth() - one after the other
+ * @i: from 0 on
+ *
+ * Context: any.
+ * Return: NULL behind the last one.
+ */
+const struct ps_policy *ps_policy_nth(unsigned int i)
+{
+	return i < ARRAY_SIZE(ps_policies) ? ps_policies[i] : NULL;
 }
 
 /**
@@ -71,7 +91,11 @@ MODULE_PARM_DESC(policy, "policy of a group that nobody chose one for (hash)");
 
 static int ps_param_seed_set(const char *val, const struct kernel_param *kp)
 {
-	return ps_hash_set_seed(val);
+	int err = ps_hash_set_seed(val);
+
+	if (!err)
+		ps_groups_outdate();
+	return err;
 }
 
 static int ps_param_seed_get(char *buf, const struct kernel_param *kp)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * hash: by keyed hash of the 4-tuple, uniform over the selectable members.
+ * hash: by keyed hash of the 4-tuple, spread over the members by weight.
+ *
+ * Costs a multiplication (with a seed: 30 ns or so of hashing), whatever the
+ * size of the group; where weights differ, a binary search too.
  *
  * The key keeps a client from choosing its worker. Unless hosts have to agree,
  * the kernel's own hash serves, which is keyed with a secret of this boot and
@@ -16,7 +19,7 @@
 #include <linux/skbuff.h>
 #include <linux/string.h>
 
-#include "../group.h"
+#include "../choose.h"
 #include "../policy.h"
 
 /*
@@ -25,6 +28,10 @@
  */
 static hsiphash_key_t ps_seed __read_mostly;
 static bool ps_seeded __read_mostly;
+/* How often the seed has been set. */
+static u32 ps_seeds;
+/* Of this load, where there is no seed. */
+static hsiphash_key_t ps_load_key __read_mostly;
 /* Odd, so that multiplying by it maps the hashes one to one. */
 static u32 ps_scatter __read_mostly = 1;
 
@@ -54,25 +61,57 @@ static u32 ps_seeded_hash(const struct sk_buff *skb)
 			     ports, &ps_seed);
 }
 
+/**
+ * ps_flow_hash() - the hash that stands for a flow
+ * @flow: of the packet
+ *
+ * Context: any, RCU.
+ */
+u32 ps_flow_hash(const struct ps_flow *flow)
+{
+	if (READ_ONCE(ps_seeded) && flow->skb)
+		return ps_seeded_hash(flow->skb);
+	return flow->hash * ps_scatter;
+}
+
+/**
+ * ps_keyed_hash() - of two numbers, that nobody without the seed can foretell
+ * @a: the one
+ * @b: the other
+ *
+ * The same on every host that has the same seed.
+ *
+ * Context: any.
+ */
+u32 ps_keyed_hash(u32 a, u32 b)
+{
+	return hsiphash_2u32(a, b, READ_ONCE(ps_seeded) ? &ps_seed :
+							  &ps_load_key);
+}
+
+/**
+ * ps_seed_epoch() - changes after every change of the seed
+ *
+ * Who keeps what was made with the seed asks before it makes it, and before it
+ * uses it.
+ *
+ * Context: any.
+ */
+u32 ps_seed_epoch(void)
+{
+	/* Pairs with ps_seed_changed(): later hashes are by the new seed. */
+	return smp_load_acquire(&ps_seeds);
+}
+
 static u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 			const struct ps_flow *flow, u32 attempt)
 {
-	u32 hash = flow->hash * ps_scatter;
-	u32 i;
-
-	if (READ_ONCE(ps_seeded) && flow->skb)
-		hash = ps_seeded_hash(flow->skb);
-	i = reciprocal_scale(hash, n);
-	if (likely(!attempt))
-		return i;
-	/* One of the others: an unusable member's flows go to all of them. */
-	i += 1 + reciprocal_scale(hsiphash_2u32(hash, attempt, &ps_seed),
-				  n - 1);
-	return i < n ? i : i - n;
+	return ps_choose_by_hash(set, n, ps_flow_hash(flow), attempt);
 }
 
 const struct ps_policy ps_policy_hash = {
 	.name = "hash",
+	.follows_flow = true,
 	.pick = ps_hash_pick,
 };
 
@@ -80,6 +119,15 @@ const struct ps_policy ps_policy_hash = {
 void ps_hash_init(void)
 {
 	ps_scatter = get_random_u32() | 1;
+	get_random_bytes(&ps_load_key, sizeof(ps_load_key));
+}
+
+/* The kernel lets in one writer of a module's parameters at a time. */
+static void ps_seed_changed(bool seeded)
+{
+	WRITE_ONCE(ps_seeded, seeded);
+	/* Pairs with ps_seed_epoch(). */
+	smp_store_release(&ps_seeds, ps_seeds + 1);
 }
 
 /**
@@ -94,7 +142,7 @@ int ps_hash_set_seed(const char *text)
 	hsiphash_key_t seed;
 
 	if (sysfs_streq(text, "random")) {
-		WRITE_ONCE(ps_seeded, false);
+		ps_seed_changed(false);
 		return 0;
 	}
 	if (strcspn(text, "\n") != 2 * sizeof(seed) ||
@@ -102,8 +150,7 @@ int ps_hash_set_seed(const char *text)
 	    hex2bin((u8 *)&seed, text, sizeof(seed)))
 		return -EINVAL;
 	ps_seed = seed;
-	/* Pairs with nothing: see ps_seed. */
-	WRITE_ONCE(ps_seeded, true);
+	ps_seed_changed(true);
 	return 0;
 }
 

@@ -3,32 +3,12 @@
  * hash: of the kernel, or keyed by a seed. Seeds are fixed, so what is found is
  * found again.
  */
-#include <math.h>
-
 #include "bed.h"
+#include "stats.h"
 #include "tap.h"
 
 #define SEED "00112233445566778899aabbccddeeff"
 #define OTHER "00112233445566778899aabbccddeefe"
-
-/*
- * By how many standard deviations a chi-square of @n equally likely cells is
- * above what chance gives (Wilson and Hilferty's cube root).
- */
-static double chi_square(const u32 *count, u32 n)
-{
-	double sum = 0, total = 0, df = n - 1, mean;
-	u32 i;
-
-	if (n < 2)
-		return 0;
-	for (i = 0; i < n; i++)
-		total += count[i];
-	mean = total / n;
-	for (i = 0; i < n; i++)
-		sum += (count[i] - mean) * (count[i] - mean) / mean;
-	return (cbrt(sum / df) - (1 - 2 / (9 * df))) / sqrt(2 / (9 * df));
-}
 
 static void test_chi_square(void)
 {
@@ -39,19 +19,24 @@ static void test_chi_square(void)
 	ok(chi_square(even, 4) < -2, "chi-square: no deviation at all");
 	ok(fabs(chi_square(chance, 4)) < 1, "chi-square: by chance");
 	ok(chi_square(odd, 4) > 4, "chi-square: far from chance");
+	ok(chi_square_by(odd, odd, 4) < -2 && chi_square_by(chance, odd, 4) > 4,
+	   "chi-square: by weight");
 }
+
+/* Without weights nothing else is read of a set. */
+static const struct ps_set any_set;
 
 static u32 pick(u32 k, bool v6, u32 n, u32 attempt)
 {
 	struct bed_flow f;
 
-	return ps_policy_hash.pick(NULL, NULL, n, bed_flow(&f, k, v6), attempt);
+	return ps_policy_hash.pick(NULL, &any_set, n, bed_flow(&f, k, v6), attempt);
 }
 
 /* With as many members, what is picked is the hash (or one less). */
 static u32 whole(const struct ps_flow *flow)
 {
-	return ps_policy_hash.pick(NULL, NULL, U32_MAX, flow, 0);
+	return ps_policy_hash.pick(NULL, &any_set, U32_MAX, flow, 0);
 }
 
 static const char *seed_now(void)
@@ -68,8 +53,10 @@ static u32 scatter = 1;
 static void init_scatter(void)
 {
 	struct ps_flow one = { .hash = 1 };
+	u32 keyed = ps_keyed_hash(1, 2);
 
 	ps_hash_init();
+	ok(ps_keyed_hash(1, 2) != keyed, "another key");
 	scatter = whole(&one) + 1;
 	ok(scatter & 1 && scatter >> 16, "scattered by odd %#x", scatter);
 }
@@ -91,7 +78,7 @@ static void test_kernels_hash(const char *when)
 		f.flow.skb = (const struct sk_buff *)1;	/* not to be read */
 		for (n = 1; n <= 1000; n += 1 + n / 8)
 			same &= scattered(&f.flow, n) ==
-				ps_policy_hash.pick(NULL, NULL, n, &f.flow, 0);
+				ps_policy_hash.pick(NULL, &any_set, n, &f.flow, 0);
 	}
 	ok(same, "%s: the kernel's hash, to scale", when);
 }

@@ -45,7 +45,9 @@ static int parse(const char *text, struct ps_rule_cmd *cmd)
 static bool same(const struct ps_rule_cmd *a, const struct ps_rule_cmd *b)
 {
 	return a->verb == b->verb && a->proto == b->proto &&
-	       a->port == b->port && a->policy == b->policy;
+	       a->port == b->port && a->policy == b->policy &&
+	       a->lock == b->lock && a->migrate == b->migrate &&
+	       a->force == b->force;
 }
 
 /* The plainest text of a command. */
@@ -55,8 +57,9 @@ static void print_rule(const struct ps_rule_cmd *cmd, char *buf, size_t size)
 
 	switch (cmd->verb) {
 	case PS_RULE_ADD:
-		snprintf(buf, size, "add %s %u policy=%s", proto, cmd->port,
-			 cmd->policy->name);
+		snprintf(buf, size, "add %s %u policy=%s lock=%d migrate=%d force=%d",
+			 proto, cmd->port, cmd->policy->name, cmd->lock,
+			 cmd->migrate, cmd->force);
 		return;
 	case PS_RULE_DEL:
 		snprintf(buf, size, "del %s %u", proto, cmd->port);
@@ -74,20 +77,34 @@ static void test_good(void)
 		const char *text;
 		struct ps_rule_cmd want;
 	} cases[] = {
-#define ADD(proto, port, policy) { PS_RULE_ADD, proto, port, policy }
-#define DEL(proto, port) { PS_RULE_DEL, proto, port, NULL }
+#define ALL(proto, port, policy, ...) \
+	{ PS_RULE_ADD, proto, port, policy, __VA_ARGS__ }
+#define ADD(proto, port, policy) ALL(proto, port, policy, false, true, false)
+#define DEL(_proto, _port) \
+	{ .verb = PS_RULE_DEL, .proto = (_proto), .port = (_port) }
+#define CLEAR { .verb = PS_RULE_CLEAR }
+#define RR(...) ALL(IPPROTO_TCP, 443, &ps_policy_rr, __VA_ARGS__)
 		{ "add tcp 443 policy=rr", ADD(IPPROTO_TCP, 443, &ps_policy_rr) },
 		{ "add udp 53 policy=hash", ADD(IPPROTO_UDP, 53, &ps_policy_hash) },
 		{ "add tcp 1 policy=rr\n", ADD(IPPROTO_TCP, 1, &ps_policy_rr) },
 		{ "add udp 65535 policy=rr", ADD(IPPROTO_UDP, 65535, &ps_policy_rr) },
 		{ "  add  tcp\t443 \t policy=rr  ", ADD(IPPROTO_TCP, 443, &ps_policy_rr) },
 		{ "\tadd tcp 443 policy=rr\t\n", ADD(IPPROTO_TCP, 443, &ps_policy_rr) },
+		{ "add tcp 443 policy=rr lock=1", RR(true, true, false) },
+		{ "add tcp 443 lock=1 policy=rr\n", RR(true, true, false) },
+		{ "add tcp 443 policy=rr lock=0", RR(false, true, false) },
+		{ "add tcp 443 policy=rr migrate=0", RR(false, false, false) },
+		{ "add tcp 443 policy=rr migrate=1", RR(false, true, false) },
+		{ "add tcp 443 policy=rr force=1", RR(false, true, true) },
+		{ "add tcp 443 policy=rr force=0\n", RR(false, true, false) },
+		{ "add tcp 443\tforce=1  migrate=0 policy=rr lock=1 ",
+		  RR(true, false, true) },
 		{ "del tcp 443", DEL(IPPROTO_TCP, 443) },
 		{ "del udp 53\n", DEL(IPPROTO_UDP, 53) },
 		{ " del\tudp  65535\t\n", DEL(IPPROTO_UDP, 65535) },
-		{ "clear", { PS_RULE_CLEAR, 0, 0, NULL } },
-		{ "clear\n", { PS_RULE_CLEAR, 0, 0, NULL } },
-		{ " \tclear \t\n", { PS_RULE_CLEAR, 0, 0, NULL } },
+		{ "clear", CLEAR },
+		{ "clear\n", CLEAR },
+		{ " \tclear \t\n", CLEAR },
 	};
 	unsigned int i;
 
@@ -152,7 +169,16 @@ static void test_bad(void)
 		"add tcp 443 policy=rr policy=rr",
 		"add tcp 443 policy=rr policy=hash", "add tcp 443 =rr",
 		"add tcp 443 =", "add tcp 443 frob=1", "add tcp 443 frob=1 policy=rr",
-		"add tcp 443 policy=rr frob=1",
+		"add tcp 443 policy=rr frob=1", "add tcp 443 lock=1",
+		"add tcp 443 policy=rr lock", "add tcp 443 policy=rr lock=",
+		"add tcp 443 policy=rr lock=2", "add tcp 443 policy=rr lock=01",
+		"add tcp 443 policy=rr lock=-1", "add tcp 443 policy=rr lock=on",
+		"add tcp 443 policy=rr lock=1 lock=1",
+		"add tcp 443 lock=1 policy=rr lock=0", "add tcp 443 policy=rr locked=1",
+		"add tcp 443 policy=rr migrate=", "add tcp 443 policy=rr migrate=no",
+		"add tcp 443 migrate=0 force=1", "add tcp 443 policy=rr force=1=",
+		"add tcp 443 policy=rr force=1 force=0", "add tcp 443 policy=rr FORCE=1",
+		"del tcp 443 lock=1", "clear force=1",
 		/* trailing words */
 		"add tcp 443 policy=rr x", "add tcp 443 policy=rr 80",
 		"del tcp 443 x", "del tcp 443 443", "del tcp 443 policy=rr",
@@ -208,6 +234,7 @@ static void mutate(char *text, size_t size)
 	static const char *const words[] = {
 		"add", "del", "clear", "tcp", "udp", "443", "0", "65535", "65536",
 		"policy=rr", "policy=hash", "policy=", "=", "x", "\n", "\t", " ",
+		" lock=1 ", " lock=0", "migrate=0 ", " force=1", "force=",
 	};
 	size_t len = strlen(text), at = random() % (len + 1);
 	const char *word = words[random() % ARRAY_SIZE(words)];

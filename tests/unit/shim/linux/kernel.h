@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include <linux/bits.h>
 #include <linux/hex.h>
 #include <linux/types.h>
 

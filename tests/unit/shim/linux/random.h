@@ -12,4 +12,12 @@ static inline u32 get_random_u32(void)
 	return state = state * 1664525 + 1013904222;
 }
 
+static inline void get_random_bytes(void *buf, size_t len)
+{
+	u8 *bytes = buf;
+
+	while (len--)
+		*bytes++ = get_random_u32() >> 24;
+}
+
 #endif /* SHIM_LINUX_RANDOM_H */

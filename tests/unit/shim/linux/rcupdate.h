@@ -10,8 +10,10 @@ static inline void rcu_read_unlock(void) {}
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define rcu_dereference_check(p, c) rcu_dereference(p)
 #define rcu_dereference_protected(p, c) (p)
+#define rcu_dereference_raw(p) rcu_dereference(p)
 #define rcu_access_pointer(p) READ_ONCE(p)
 /* Pairs with rcu_dereference(). */
 #define rcu_assign_pointer(p, v) smp_store_release(&(p), (v))
+#define RCU_INIT_POINTER(p, v) WRITE_ONCE(p, v)
 
 #endif /* SHIM_LINUX_RCUPDATE_H */

@@ -8,6 +8,7 @@
 struct sk_buff {
 	u16 network_header;
 	u16 transport_header;
+	u16 queue_mapping;	/* queue + 1, 0: not recorded */
 	u8 *head;
 	u8 *data;
 };
@@ -20,6 +21,16 @@ static inline u8 *skb_network_header(const struct sk_buff *skb)
 static inline int skb_transport_offset(const struct sk_buff *skb)
 {
 	return skb->head + skb->transport_header - skb->data;
+}
+
+static inline bool skb_rx_queue_recorded(const struct sk_buff *skb)
+{
+	return skb->queue_mapping;
+}
+
+static inline u16 skb_get_rx_queue(const struct sk_buff *skb)
+{
+	return skb->queue_mapping - 1;
 }
 
 #endif /* SHIM_LINUX_SKBUFF_H */

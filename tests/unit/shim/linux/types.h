@@ -22,6 +22,7 @@ typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
 
+#define U16_MAX UINT16_MAX
 #define U32_MAX UINT32_MAX
 
 #define gfp_t unsigned int

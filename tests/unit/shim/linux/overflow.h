@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef SHIM_LINUX_OVERFLOW_H
+#define SHIM_LINUX_OVERFLOW_H
+
+#include <linux/types.h>
+
+#endif /* SHIM_LINUX_OVERFLOW_H */

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef SHIM_LINUX_PERCPU_H
+#define SHIM_LINUX_PERCPU_H
+
+/* One will do: tests have one thread. */
+#define __percpu
+#define DEFINE_PER_CPU(type, name) type(name)
+#define raw_cpu_ptr(p) (p)
+
+#endif /* SHIM_LINUX_PERCPU_H */
