@@ -19,20 +19,35 @@
 
 struct ps_batch {
 	struct net *net;
-	u16 port;
+	const struct ps_rule *rule;
 	u32 n;
 	struct sock *sk[PS_BATCH];
 };
+
+static bool ps_batch_fits(const struct ps_batch *b, const struct sock *sk)
+{
+	return net_eq(sock_net(sk), b->net) &&
+	       READ_ONCE(sk->sk_num) == b->rule->port;
+}
 
 static bool ps_batch_wants(const struct ps_batch *b, const struct sock *sk)
 {
 	const struct ps_member *m;
 
-	if (!net_eq(sock_net(sk), b->net) || READ_ONCE(sk->sk_num) != b->port ||
-	    !sk->sk_reuseport)
+	if (!ps_batch_fits(b, sk))
+		return false;
+	/* A client's socket is bound to its port, too: leave it alone. */
+	if (!sk->sk_reuseport &&
+	    (!b->rule->force || READ_ONCE(sk->sk_state) == TCP_ESTABLISHED))
 		return false;
 	m = ps_member_find(sk);
 	return !m || !rcu_access_pointer(m->group);
+}
+
+static void ps_batch_take(struct ps_batch *b, struct sock *sk)
+{
+	if (ps_batch_wants(b, sk) && refcount_inc_not_zero(&sk->sk_refcnt))
+		b->sk[b->n++] = sk;
 }
 
 /*
@@ -46,23 +61,23 @@ static bool ps_batch_add(struct sock *sk, void *arg)
 	struct ps_batch *b = arg;
 	u16 i, n;
 
-	if (!net_eq(sock_net(sk), b->net) || READ_ONCE(sk->sk_num) != b->port)
+	if (!ps_batch_fits(b, sk))
 		return false;
 	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	if (!reuse) {
+		if (b->rule->force)
+			ps_batch_take(b, sk);
+		return b->n == PS_BATCH;
+	}
 	/* Once for each group is enough. */
-	if (!reuse || reuse->socks[0] != sk)
+	if (reuse->socks[0] != sk)
 		return false;
 
 	n = READ_ONCE(reuse->num_socks);
 	/* Pairs with smp_wmb() in the kernel's reuseport_add_sock(). */
 	smp_rmb();
-	for (i = 0; i < n && b->n < PS_BATCH; i++) {
-		struct sock *member = READ_ONCE(reuse->socks[i]);
-
-		if (ps_batch_wants(b, member) &&
-		    refcount_inc_not_zero(&member->sk_refcnt))
-			b->sk[b->n++] = member;
-	}
+	for (i = 0; i < n && b->n < PS_BATCH; i++)
+		ps_batch_take(b, READ_ONCE(reuse->socks[i]));
 	return b->n == PS_BATCH;
 }
 
@@ -73,16 +88,22 @@ static bool ps_bound(const struct sock *sk, u16 port)
 }
 
 /* Returns 0 if the socket is a member now. */
-static int ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
+static int ps_adopt_sock(struct sock *sk, const struct ps_rule *rule)
 {
+	struct ps_join how = {};
+	u16 port = rule->port;
 	struct ps_member *m;
 	int err = -ENOENT;
 
+	ps_rule_join(rule, &how);
 	lock_sock(sk);
 	if (ps_bound(sk, port)) {
 		m = ps_member_get(sk, GFP_KERNEL_ACCOUNT);
 		err = IS_ERR(m) ? PTR_ERR(m) :
-		      ps_group_join(sk, how, GFP_KERNEL_ACCOUNT);
+		      ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
+		/* From here on others of its user may bind the port, too. */
+		if (!err && rule->force)
+			sk->sk_reuseport = 1;
 		/* Pairs with smp_mb() in hook_inet_release(). */
 		smp_mb();
 		if (err || !ps_bound(sk, port)) {
@@ -100,21 +121,17 @@ static int ps_adopt_sock(struct sock *sk, u16 port, const struct ps_join *how)
 }
 
 /**
- * ps_adopt_port() - a rule's: make the port's SO_REUSEPORT sockets members
+ * ps_adopt_port() - make the sockets that a rule is for members
  * @net: namespace
- * @proto: IPPROTO_TCP or IPPROTO_UDP
- * @port: host order
- * @policy: of the groups that this founds
+ * @rule: the rule
  *
  * TCP sockets that are bound but don't listen are left for their listen().
  *
  * Context: process, may sleep; no socket lock held; rules_mutex held, so that
  * the rule stays.
  */
-void ps_adopt_port(struct net *net, u8 proto, u16 port,
-		   const struct ps_policy *policy)
+void ps_adopt_port(struct net *net, const struct ps_rule *rule)
 {
-	const struct ps_join how = { .by_rule = true, .policy = policy };
 	struct ps_batch *b;
 	bool progress;
 	int err;
@@ -126,13 +143,13 @@ void ps_adopt_port(struct net *net, u8 proto, u16 port,
 		return;
 	}
 	b->net = net;
-	b->port = port;
+	b->rule = rule;
 	do {
 		progress = false;
 		b->n = 0;
-		ps_walk_port(net, proto, port, ps_batch_add, b);
+		ps_walk_port(net, rule->proto, rule->port, ps_batch_add, b);
 		for (i = 0; i < b->n; i++) {
-			err = ps_adopt_sock(b->sk[i], port, &how);
+			err = ps_adopt_sock(b->sk[i], rule);
 			if (!err)
 				progress = true;
 			else if (err == -ENOMEM)
@@ -198,6 +215,6 @@ void ps_adopt_work(struct work_struct *work)
 	ps_adopt_wishes(pn->net);
 	mutex_lock(&pn->rules_mutex);
 	xa_for_each(&pn->rules, index, rule)
-		ps_adopt_port(pn->net, rule->proto, rule->port, rule->policy);
+		ps_adopt_port(pn->net, rule);
 	mutex_unlock(&pn->rules_mutex);
 }

@@ -6,10 +6,10 @@
 #define PS_ADOPT_H
 
 #include "net.h"
-#include "policy.h"
 
-void ps_adopt_port(struct net *net, u8 proto, u16 port,
-		   const struct ps_policy *policy);
+struct ps_rule;
+
+void ps_adopt_port(struct net *net, const struct ps_rule *rule);
 void ps_adopt_later(struct net *net);
 void ps_adopt_work(struct work_struct *work);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/bits.h>
 #include <linux/errno.h>
 #include <linux/in.h>
 #include <linux/kernel.h>
@@ -39,16 +40,59 @@ static int ps_parse_port(const char *word, u16 *port)
 	return 0;
 }
 
-static int ps_parse_option(char *word, struct ps_rule_cmd *cmd)
+/* What may follow the port of an add, each once. */
+enum ps_rule_option {
+	PS_RULE_POLICY = BIT(0),
+	PS_RULE_LOCK = BIT(1),
+	PS_RULE_MIGRATE = BIT(2),
+	PS_RULE_FORCE = BIT(3),
+};
+
+static int ps_parse_flag(const char *value, bool *flag)
 {
+	if (strcmp(value, "0") && strcmp(value, "1"))
+		return -EINVAL;
+	*flag = *value == '1';
+	return 0;
+}
+
+static int ps_parse_value(u32 option, const char *value,
+			  struct ps_rule_cmd *cmd)
+{
+	switch (option) {
+	case PS_RULE_POLICY:
+		cmd->policy = ps_policy_find(value);
+		return cmd->policy ? 0 : -EINVAL;
+	case PS_RULE_LOCK:
+		return ps_parse_flag(value, &cmd->lock);
+	case PS_RULE_MIGRATE:
+		return ps_parse_flag(value, &cmd->migrate);
+	case PS_RULE_FORCE:
+		return ps_parse_flag(value, &cmd->force);
+	default:
+		return -EINVAL;
+	}
+}
+
+/* @seen: which options the line had before. */
+static int ps_parse_option(char *word, u32 *seen, struct ps_rule_cmd *cmd)
+{
+	static const char *const names[] = {
+		"policy", "lock", "migrate", "force",
+	};
 	char *value = strchr(word, '=');
+	unsigned int i;
 
 	if (!value)
 		return -EINVAL;
 	*value++ = '\0';
-	if (!strcmp(word, "policy") && !cmd->policy) {
-		cmd->policy = ps_policy_find(value);
-		return cmd->policy ? 0 : -EINVAL;
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		if (strcmp(word, names[i]))
+			continue;
+		if (*seen & BIT(i))
+			return -EINVAL;
+		*seen |= BIT(i);
+		return ps_parse_value(BIT(i), value, cmd);
 	}
 	return -EINVAL;
 }
@@ -64,6 +108,7 @@ static int ps_parse_option(char *word, struct ps_rule_cmd *cmd)
 int ps_rule_parse(char *text, struct ps_rule_cmd *cmd)
 {
 	size_t len = strlen(text);
+	u32 seen = 0;
 	char *word;
 	int err;
 
@@ -94,8 +139,9 @@ int ps_rule_parse(char *text, struct ps_rule_cmd *cmd)
 	if (cmd->verb == PS_RULE_DEL)
 		return ps_word(&text) ? -EINVAL : 0;
 
+	cmd->migrate = true;
 	while ((word = ps_word(&text))) {
-		err = ps_parse_option(word, cmd);
+		err = ps_parse_option(word, &seen, cmd);
 		if (err)
 			return err;
 	}

@@ -17,7 +17,11 @@ struct ps_rule_cmd {
 	enum ps_rule_verb verb;
 	u8 proto;			/* IPPROTO_TCP or IPPROTO_UDP */
 	u16 port;
-	const struct ps_policy *policy;	/* of an add, never NULL */
+	/* Of an add: */
+	const struct ps_policy *policy;	/* never NULL */
+	bool lock;
+	bool migrate;
+	bool force;
 };
 
 int ps_rule_parse(char *text, struct ps_rule_cmd *cmd);

@@ -4,17 +4,12 @@
  * to those that did already.
  */
 #include <linux/slab.h>
-#include <linux/sysfs.h>
 
 #include "adopt.h"
 #include "group.h"
 #include "hook.h"
 #include "rules.h"
-
-/* The longest line ps_rules_show() writes. */
-#define PS_RULE_LINE (sizeof("add tcp 65535 policy=\n") + PORTSTEER_POLICY_LEN)
-/* One page is all that a sysfs file shows, and a rule must not be invisible. */
-#define PS_RULES_MAX (PAGE_SIZE / PS_RULE_LINE)
+#include "setting.h"
 
 static unsigned long ps_rule_index(u8 proto, u16 port)
 {
@@ -22,36 +17,85 @@ static unsigned long ps_rule_index(u8 proto, u16 port)
 }
 
 /**
- * ps_rule_policy() - is there a rule for a port?
+ * ps_rule_find() - is there a rule for a port?
  * @net: namespace
  * @proto: IPPROTO_TCP or IPPROTO_UDP
  * @port: host order
- * @policy: set to the rule's policy if there is one
+ * @found: filled with a copy if there is one
  *
  * Context: any.
  */
-bool ps_rule_policy(const struct net *net, u8 proto, u16 port,
-		    const struct ps_policy **policy)
+bool ps_rule_find(const struct net *net, u8 proto, u16 port,
+		  struct ps_rule *found)
 {
 	struct ps_rule *rule;
 
 	rcu_read_lock();
 	rule = xa_load(&ps_net(net)->rules, ps_rule_index(proto, port));
 	if (rule)
-		*policy = rule->policy;
+		*found = *rule;
 	rcu_read_unlock();
 	return rule;
 }
 
-static u32 ps_rules_count(struct ps_net *pn)
+/**
+ * ps_rule_join() - how a rule makes a socket join
+ * @rule: the rule
+ * @how: filled
+ */
+void ps_rule_join(const struct ps_rule *rule, struct ps_join *how)
 {
+	how->by_rule = true;
+	how->policy = rule->policy;
+	how->lock = rule->lock;
+	how->keep_queue = !rule->migrate;
+}
+
+/* To groups of the port that are there already. Under ps_lock. */
+static void ps_rule_apply(struct ps_group *g, const void *arg)
+{
+	const struct ps_rule *rule = arg;
+
+	ps_group_set_policy(g, rule->policy);
+	g->locked = rule->lock;
+	WRITE_ONCE(g->keep_queue, !rule->migrate);
+}
+
+/* What the rule has said goes with it; the policy stays until another comes. */
+static void ps_rule_unapply(struct ps_group *g, const void *arg)
+{
+	const struct ps_rule *rule = arg;
+
+	if (rule->lock)
+		g->locked = false;
+	if (!rule->migrate)
+		WRITE_ONCE(g->keep_queue, false);
+}
+
+/* The rule as it would be written, like snprintf(). */
+static int ps_rule_print(const struct ps_rule *rule, char *buf, size_t size)
+{
+	return snprintf(buf, size, "add %s %u policy=%s%s%s%s\n",
+			rule->proto == IPPROTO_TCP ? "tcp" : "udp", rule->port,
+			rule->policy->name, rule->lock ? " lock=1" : "",
+			rule->migrate ? "" : " migrate=0",
+			rule->force ? " force=1" : "");
+}
+
+/*
+ * One page is all that a sysfs file shows, and a rule must not be invisible.
+ * @fresh may take the place of a rule.
+ */
+static bool ps_rules_room(struct ps_net *pn, const struct ps_rule *fresh)
+{
+	size_t len = ps_rule_print(fresh, NULL, 0);
 	struct ps_rule *rule;
 	unsigned long index;
-	u32 n = 0;
 
 	xa_for_each(&pn->rules, index, rule)
-		n++;
-	return n;
+		if (index != ps_rule_index(fresh->proto, fresh->port))
+			len += ps_rule_print(rule, NULL, 0);
+	return len < PAGE_SIZE;
 }
 
 static int ps_rule_add(struct ps_net *pn, const struct ps_rule_cmd *cmd)
@@ -60,15 +104,19 @@ static int ps_rule_add(struct ps_net *pn, const struct ps_rule_cmd *cmd)
 	struct ps_rule *rule, *old;
 	int err;
 
-	if (!xa_load(&pn->rules, index) && ps_rules_count(pn) >= PS_RULES_MAX)
-		return -ENOSPC;
-
 	rule = kzalloc(sizeof(*rule), GFP_KERNEL_ACCOUNT);
 	if (!rule)
 		return -ENOMEM;
 	rule->proto = cmd->proto;
 	rule->port = cmd->port;
 	rule->policy = cmd->policy;
+	rule->lock = cmd->lock;
+	rule->migrate = cmd->migrate;
+	rule->force = cmd->force;
+	if (!ps_rules_room(pn, rule)) {
+		kfree(rule);
+		return -ENOSPC;
+	}
 
 	/* Armed first: a bind() after the rule is there must be seen. */
 	err = ps_hooks_get();
@@ -87,9 +135,8 @@ static int ps_rule_add(struct ps_net *pn, const struct ps_rule_cmd *cmd)
 		kfree_rcu(old, rcu);
 	}
 
-	ps_group_set_policy_on_port(pn->net, cmd->proto, cmd->port,
-				    cmd->policy);
-	ps_adopt_port(pn->net, cmd->proto, cmd->port, cmd->policy);
+	ps_group_for_port(pn->net, cmd->proto, cmd->port, ps_rule_apply, rule);
+	ps_adopt_port(pn->net, rule);
 	/* A listen() that began before us hashes its socket after our walk. */
 	ps_adopt_later(pn->net);
 	return 0;
@@ -102,8 +149,9 @@ static int ps_rule_del(struct ps_net *pn, u8 proto, u16 port)
 	rule = xa_erase(&pn->rules, ps_rule_index(proto, port));
 	if (!rule)
 		return -ENOENT;
-	kfree_rcu(rule, rcu);
 	ps_group_release_rule(pn->net, proto, port);
+	ps_group_for_port(pn->net, proto, port, ps_rule_unapply, rule);
+	kfree_rcu(rule, rcu);
 	ps_hooks_put();
 	return 0;
 }
@@ -168,9 +216,7 @@ int ps_rules_show(struct ps_net *pn, char *page)
 
 	mutex_lock(&pn->rules_mutex);
 	xa_for_each(&pn->rules, index, rule)
-		len += sysfs_emit_at(page, len, "add %s %u policy=%s\n",
-				     rule->proto == IPPROTO_TCP ? "tcp" : "udp",
-				     rule->port, rule->policy->name);
+		len += ps_rule_print(rule, page + len, PAGE_SIZE - len);
 	mutex_unlock(&pn->rules_mutex);
 	return len;
 }
