@@ -8,21 +8,54 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
+#include <linux/wait_bit.h>
 
 #include "compat/class.h"
 #include "net.h"
 #include "rules.h"
+#include "sysfs.h"
 
-static const PS_NS_TAG_TYPE *ps_class_namespace(PS_CLASS_DEVICE *dev)
+/* What the kernel may still call our code for, though nobody sees it. */
+static atomic_t ps_sysfs_held = ATOMIC_INIT(0);
+
+/* Something that has a release() of ours is made. */
+void ps_sysfs_hold(void)
 {
-	return dev_get_drvdata(dev);
+	atomic_inc(&ps_sysfs_held);
 }
 
-static struct class ps_class = {
+/* The last thing that such a release() does. */
+void ps_sysfs_release(void)
+{
+	if (atomic_dec_and_test(&ps_sysfs_held))
+		wake_up_var(&ps_sysfs_held);
+}
+
+/* A device's data is its namespace. */
+static const PS_NS_TAG_TYPE *ps_class_namespace(PS_CLASS_DEVICE *dev)
+{
+	const struct net *net = dev_get_drvdata(dev);
+
+	return PS_NS_TAG(net);
+}
+
+static void ps_class_owner(PS_CLASS_DEVICE *dev, kuid_t *uid, kgid_t *gid)
+{
+	net_ns_get_ownership(dev_get_drvdata(dev), uid, gid);
+}
+
+static void ps_class_released(PS_CLASS_RELEASED *class)
+{
+	ps_sysfs_release();
+}
+
+struct class ps_class = {
 	.name = "portsteer",
 	PS_CLASS_OWNER
 	.ns_type = &net_ns_type_operations,
 	.namespace = ps_class_namespace,
+	.get_ownership = ps_class_owner,
+	.class_release = ps_class_released,
 };
 
 static ssize_t ps_rules_attr_show(PS_CLASS_ATTR_ARGS, char *buf)
@@ -63,6 +96,8 @@ int ps_sysfs_add(struct ps_net *pn)
 {
 	struct class_attribute *attr = &pn->rules_attr;
 
+	mutex_init(&pn->dirs_mutex);
+	hash_init(pn->dirs);
 	sysfs_attr_init(&attr->attr);
 	attr->attr.name = "rules";
 	attr->attr.mode = 0666;
@@ -78,10 +113,23 @@ void ps_sysfs_remove(struct ps_net *pn)
 
 int ps_sysfs_init(void)
 {
-	return class_register(&ps_class);
+	int err;
+
+	ps_sysfs_hold();
+	err = class_register(&ps_class);
+	if (err)
+		atomic_dec(&ps_sysfs_held);
+	return err;
 }
 
+/*
+ * After the last namespace. Who has just called ps_sysfs_release() may not have
+ * returned: ps_hooks_done() waits for such tasks.
+ *
+ * Context: process, may sleep.
+ */
 void ps_sysfs_exit(void)
 {
 	class_unregister(&ps_class);
+	wait_var_event(&ps_sysfs_held, !atomic_read(&ps_sysfs_held));
 }
