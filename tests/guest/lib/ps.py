@@ -27,6 +27,9 @@ AFFINITY = 20575
 
 OPTIONS = range(JOIN, AFFINITY + 1)
 MAX_ID = 65535
+ACTIVE, STANDBY, DRAINING = range(3)	# STATE
+POLICIES = ("hash", "rr", "random", "least", "cpu", "numa", "rxqueue", "idle",
+            "consistent")
 KO = "/portsteer/portsteer.ko"
 PARAMETERS = "/sys/module/portsteer/parameters"
 TRACING = "/sys/kernel/tracing"
@@ -95,14 +98,16 @@ def info(sock):
     return Info(*values)
 
 
-def member(policy=None, id=None):
-    """For net.server(): join at bind, with these wishes."""
+def member(policy=None, id=None, **wishes):
+    """For net.server(): join at bind, with these wishes: weight=3, key=b"k"."""
     def prepare(sock):
         join(sock)
         if policy is not None:
             set_policy(sock, policy)
         if id is not None:
             set(sock, ID, id)
+        for name, value in wishes.items():
+            set(sock, globals()[name.upper()], value)
     return prepare
 
 
@@ -164,6 +169,35 @@ def group(sock):
     return table().get(name(sock))
 
 
+# sysfs
+
+def sysfs_names():
+    """The groups that have a directory in the current network namespace."""
+    names = os.listdir(f"{ns.sysfs()}/class/portsteer")
+    return sorted(n for n in names if n != "rules")
+
+
+def sysfs_dir(sock):
+    """Where the group of a bound socket is."""
+    return f"{ns.sysfs()}/class/portsteer/{name(sock)}"
+
+
+def sysfs_read(path):
+    with open(path) as file:
+        return file.read().rstrip("\n")
+
+
+def sysfs_write(path, value):
+    """Hand value to the file in one write(); bytes as they are."""
+    if not isinstance(value, bytes):
+        value = str(value).encode()
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        return os.write(fd, value)
+    finally:
+        os.close(fd)
+
+
 # Rules
 
 def rules_path():
@@ -181,10 +215,15 @@ def rule(text):
         os.close(fd)
 
 
+def rule_lines():
+    """The rules as the module reads them back, one a line."""
+    with open(rules_path()) as file:
+        return file.read().splitlines()
+
+
 def rules():
     """[(protocol, port, policy)] as the module reads them back."""
-    with open(rules_path()) as file:
-        lines = file.read().splitlines()
+    lines = rule_lines()
     pattern = re.compile(r"\b(tcp|udp) (\d+) (?:.* )?policy=(\S+)")
     found = [pattern.search(line) for line in lines]
     if None in found:
