@@ -29,7 +29,8 @@ help:
 	@echo 'make test-install    DKMS and the Debian package in Debian 12 and 13'
 	@echo 'make shell           a shell in a guest, with the module loaded (KERNEL=series)'
 	@echo 'make demo            what portsteer does, in a minute'
-	@echo 'make bench           measurements'
+	@echo 'make reload          servers restarted under load: what fails, with and without'
+	@echo 'make bench           measurements: costs, and tail latency under each policy'
 
 modules:
 ifeq ($(wildcard $(KDIR)/Makefile),)
@@ -94,8 +95,13 @@ shell: lab
 demo: lab
 	scripts/demo
 
+reload: lab
+	scripts/reload
+
+# WRITE=y: the tables and plots in docs/, too
 bench: lab
-	tests/bench/run
+	tests/bench/run $(if $(WRITE),--write)
+	tests/bench/run-tail $(if $(WRITE),--write)
 
 SRC := $(DESTDIR)/usr/src/portsteer-$(VERSION)
 DKMS_VERSIONS = $(notdir $(patsubst %/,%,$(wildcard /var/lib/dkms/portsteer/[0-9]*/)))
@@ -138,4 +144,4 @@ test-install:
 	@prove --timer --exec scripts/run-test tests/install/*.t
 
 .PHONY: all help modules clean distclean lint build-unit unit lab test prove shell \
-	test-matrix demo bench install uninstall dist deb test-install
+	test-matrix demo reload bench install uninstall dist deb test-install

@@ -254,4 +254,5 @@ def main():
     return bool(table.excess)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

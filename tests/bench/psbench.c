@@ -294,6 +294,8 @@ static void psb_make_packet(const struct psb_kind *kind, u16 port, bool ack)
 	}
 	skb_reset_transport_header(psb_skb);
 	psb_skb->dev = current->nsproxy->net_ns->loopback_dev;
+	/* Policy rxqueue looks no further where none is recorded. */
+	skb_record_rx_queue(psb_skb, 0);
 }
 
 /* As src/compat/walk.c finds them. */
