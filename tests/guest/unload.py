@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from lib import net, proc, ps, tap
+from lib import load, net, proc, ps, tap
 from lib.net import INET, INET6, Pool, combinations
 from lib.tap import equal, fails, ok, test
 
@@ -20,46 +20,6 @@ from lib.tap import equal, fails, ok, test
 QUICK = os.environ.get("PS_QUICK")
 TURNS = int(sys.argv[1]) if len(sys.argv) > 1 else 10 if QUICK else 50
 CALL_TURNS = 5 if QUICK else 20
-
-
-def echo(link, servers):
-    """Answer each connection and datagram with what it says."""
-    with select.epoll() as epoll:
-        by_fd = {sock.fileno(): sock for sock in servers}
-        for fd in by_fd:
-            epoll.register(fd, select.EPOLLIN)
-        link.send("up")
-        while True:
-            for fd, _ in epoll.poll():
-                sock = by_fd[fd]
-                try:
-                    if sock.type == socket.SOCK_DGRAM:
-                        data, sender = sock.recvfrom(64)
-                        sock.sendto(data, sender)
-                        continue
-                    served = sock.accept()[0]
-                except BlockingIOError:
-                    continue
-                with served:
-                    served.settimeout(20)
-                    try:
-                        served.sendall(served.recv(64))
-                    except OSError:
-                        pass		# the client counts it
-
-
-def ask(kind, address, number):
-    """One request; raises unless the answer to just that comes back."""
-    question = struct.pack("!Q", number)
-    with net.client(kind, address) as sock:
-        # net.client() has sent a datagram; its answer comes first only if it
-        # is waited for: the question may well go to another worker.
-        if kind == "udp" and sock.recv(64) != b"x":
-            raise ValueError("not the answer to the first datagram")
-        sock.send(question)
-        answer = sock.recv(64)
-    if answer != question:
-        raise ValueError(f"asked {question}, got {answer}")
 
 
 @contextlib.contextmanager
@@ -73,21 +33,6 @@ def urgent():
         os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
-def load_generator(link, kind, addresses):
-    """Requests until told to stop; (attempted, answered, first failures)."""
-    attempted = answered = 0
-    failures = []
-    link.send("up")
-    while not link.poll(0):
-        attempted += 1
-        try:
-            ask(kind, addresses[attempted % len(addresses)], attempted)
-            answered += 1
-        except (OSError, ValueError) as error:
-            failures = (failures + [f"{attempted}: {error!r}"])[:10]
-    link.send((attempted, answered, failures))
-
-
 @test
 def under_load():
     """load and unload under connections and datagrams: none is lost"""
@@ -99,11 +44,11 @@ def under_load():
             workers = [pool.server(kind, family, port, net.reuseport,
                                    *([net.v6only] if family == INET6 else []))
                        for _, kind, family in combinations()]
-            child = proc.Child(echo, workers)
+            child = proc.Child(load.echo, workers)
             pool.push(child)
             child.get()
         for kind in net.TYPES:
-            child = proc.Child(load_generator, kind, addresses)
+            child = proc.Child(load.generate, kind, addresses)
             pool.push(child)
             child.get()
             children.append((kind, child))
@@ -134,7 +79,7 @@ def under_load():
                f"answered {answered}", "\n".join(failures))
         for kind in net.TYPES:
             for number in range(10):
-                ask(kind, addresses[number % 2], number)
+                load.ask(kind, addresses[number % 2], number)
         ok(True, "served after the last rmmod")
 
 
@@ -145,10 +90,10 @@ def rules_under_load():
         ps.load()
         port = net.port()
         workers = pool.servers(4, "tcp", INET6, port, net.reuseport)
-        server = pool.enter_context(proc.Child(echo, workers))
+        server = pool.enter_context(proc.Child(load.echo, workers))
         server.get()
         client = pool.enter_context(proc.Child(
-            load_generator, "tcp", [("127.0.0.1", port), ("::1", port)]))
+            load.generate, "tcp", [("127.0.0.1", port), ("::1", port)]))
         client.get()
         for turn in range(100):
             ps.rule(f"add tcp {port} policy={('rr', 'hash')[turn % 2]}")
