@@ -117,7 +117,7 @@ sources_in() {
 
 # What portsteer is made of, and the digest of that: what is there already and is
 # of the same sources need not be made again.
-module_parts="Makefile Kbuild VERSION include src"
+module_parts="Kbuild VERSION include src"
 module_digest() {
 	# shellcheck disable=SC2086
 	(cd "$top" && sources_in $module_parts | xargs sha256sum | sha256sum)
