@@ -109,3 +109,16 @@ apt_fetch_conf() {
 }
 
 unlock() { exec 9>&-; }
+
+# The source files in what is named, below $top.
+sources_in() {
+	(cd "$top" && find "$@" -type f ! -name '.*' ! -name '*.o' -print | sort)
+}
+
+# What portsteer is made of, and the digest of that: what is there already and is
+# of the same sources need not be made again.
+module_parts="Kbuild VERSION include src"
+module_digest() {
+	# shellcheck disable=SC2086
+	(cd "$top" && sources_in $module_parts | xargs sha256sum | sha256sum)
+}

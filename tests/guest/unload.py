@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-# guest: timeout=1200 one-thread
+# guest: timeout=1200
 """rmmod at any moment: nothing is lost and sockets go on as plain ones."""
 import contextlib
 import os
