@@ -57,6 +57,7 @@ struct ps_group {
 
 	/* Written by packets. */
 	atomic_t turn ____cacheline_aligned_in_smp;
+	u32 warm;		/* who was picked last, by place; see idle.c */
 	atomic64_t fallbacks;
 	atomic64_t migrated;
 	atomic64_t migrate_failed;

@@ -159,6 +159,14 @@ static struct ps_group *ps_migrate_group(const struct ps_member *m)
 	return READ_ONCE(g->members) ? g : ps_group_find_rcu(&g->key);
 }
 
+/* Its owner may set another callback at any time. */
+static void ps_wake(struct sock *sk)
+{
+	void (*ready)(struct sock *sk) = READ_ONCE(sk->sk_data_ready);
+
+	ready(sk);
+}
+
 /**
  * ps_migrate_begin() - a listener of a group begins to leave
  * @g: the group
@@ -189,7 +197,7 @@ void ps_migrate_wake(struct ps_group *g)
 		xa_for_each(&g->ids, id, m)
 			if (READ_ONCE(m->epoch) == READ_ONCE(g->epoch) &&
 			    READ_ONCE(m->moved))
-				READ_ONCE(m->sk->sk_data_ready)(m->sk);
+				ps_wake(m->sk);
 	rcu_read_unlock();
 }
 
@@ -249,7 +257,7 @@ hook_inet_csk_complete_hashdance(struct sock *sk, struct sock *child,
 							 own_req);
 	/* Our caller wakes the other one. */
 	if (child)
-		READ_ONCE(to->sk_data_ready)(to);
+		ps_wake(to);
 	return child;
 }
 

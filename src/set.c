@@ -141,9 +141,13 @@ void ps_set_remove(struct ps_set *set, struct ps_member *m)
 
 	m->rank = PS_RANK_NONE;
 	set->ranks[rank]--;
-	/* First, so that no entry of the next class moves below the count. */
-	if (i < set->n && set->n > 1)
+	if (i < set->n && set->n > 1) {
+		/*
+		 * First, so that no entry of the next class moves below the
+		 * count. Pairs with smp_load_acquire() in ps_set_count().
+		 */
 		smp_store_release(&set->n, set->n - 1);
+	}
 	for (set->all--; i < set->all; i++)
 		rcu_assign_pointer(set->m[i], ps_set_entry(set, i + 1));
 	ps_set_publish(set);

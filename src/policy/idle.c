@@ -20,6 +20,8 @@
 static u32 ps_idle(const struct ps_group *group, const struct ps_set *set,
 		   u32 n)
 {
+	/* Often the one last awake: the others needn't be looked at closely. */
+	u32 warm = READ_ONCE(group->warm), first = warm < n ? warm : 0;
 	int cpu = raw_smp_processor_id();
 	u32 best = n, i, k;
 	bool here, best_here = false;
@@ -27,7 +29,7 @@ static u32 ps_idle(const struct ps_group *group, const struct ps_set *set,
 	const struct ps_member *m;
 
 	for (k = 0; k < ps_sample_size(n); k++) {
-		i = ps_sample(set, n, 0, k);
+		i = ps_sample(set, n, first, k);
 		m = ps_set_member(set, i);
 		here = ps_member_cpu(m) == cpu;
 		awake = READ_ONCE(m->awake);
@@ -49,7 +51,10 @@ static u32 ps_idle_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 {
 	u32 i = ps_idle(group, set, n);
 
-	return i < n ? i : ps_least(group, set, n, &ps_policy_idle);
+	if (i == n)
+		i = ps_least(group, set, n, &ps_policy_idle);
+	WRITE_ONCE(group->warm, i);
+	return i;
 }
 
 const struct ps_policy ps_policy_idle = {
