@@ -89,7 +89,13 @@ static void ps_close_begin(struct sock *sk)
 	m = ps_member_find_locked(sk);
 	if (m) {
 		kept = ps_gone_keep(m);
-		if (!kept)
+		/*
+		 * A stranger would get the kernel's share of what is new until
+		 * it is unhashed: it stays a member until then, of no choice.
+		 */
+		if (!kept && ps_member_group(m) && !ps_is_mptcp(sk))
+			ps_group_unselect(m);
+		else if (!kept)
 			ps_member_unlink(m);
 	}
 	spin_unlock_bh(&ps_lock);

@@ -12,16 +12,7 @@
 #include <linux/tracepoint.h>
 
 #include "group.h"
-
-/* IPv4 as ::ffff:a.b.c.d. */
-static inline void ps_trace_addr(u8 *to, const struct ps_key *key)
-{
-	struct in6_addr mapped = { .s6_addr32[2] = htonl(0xffff) };
-
-	mapped.s6_addr32[3] = key->addr.s6_addr32[0];
-	memcpy(to, key->family == AF_INET ? &mapped : &key->addr,
-	       sizeof(mapped));
-}
+#include "name.h"
 
 DECLARE_EVENT_CLASS(portsteer_member,
 		    TP_PROTO(const struct ps_group *g,
@@ -37,7 +28,7 @@ DECLARE_EVENT_CLASS(portsteer_member,
 		    TP_fast_assign(__entry->netns = g->key.net->ns.inum;
 				   __entry->proto = g->key.proto;
 				   __entry->port = g->key.port;
-				   ps_trace_addr(__entry->addr, &g->key);
+				   ps_key_addr6(&g->key, __entry->addr);
 				   __entry->dev = g->key.dev;
 				   __entry->id = READ_ONCE(m->id);
 				   __entry->members = READ_ONCE(g->members);),
