@@ -8,6 +8,7 @@
 #include <linux/uaccess.h>
 #include <net/sock_reuseport.h>
 
+#include "exclusive.h"
 #include "group.h"
 #include "hook.h"
 #include "member_table.h"
@@ -128,6 +129,13 @@ static int ps_join(struct sock *sk, struct ps_member *m)
 		err = -EPERM;
 	else
 		err = ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
+	/* Its key comes into force now, as in bind(). */
+	if (!err && m->secret.len && ps_exclusive_strangers(sk, &m->secret)) {
+		spin_lock_bh(&ps_lock);
+		ps_group_leave(m);
+		spin_unlock_bh(&ps_lock);
+		err = -EADDRINUSE;
+	}
 	if (err)
 		WRITE_ONCE(m->wish_join, wished);
 	return err;

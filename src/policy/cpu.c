@@ -4,7 +4,7 @@
  * several: no other CPU is woken, and no cache line crosses. No such member: as
  * numa.
  *
- * Costs two steps in a table, and two more for the node, whatever the size of
+ * Costs two steps in a table, and four more for the node, whatever the size of
  * the group.
  */
 #include <linux/cpumask.h>

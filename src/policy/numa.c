@@ -4,7 +4,10 @@
  * them: what the packet brought stays in that node's memory and caches. No such
  * member: by hash among all.
  *
- * Costs two steps in a table, whatever the size of the group.
+ * A member whose CPU isn't known may be on any node: it takes part on each, or
+ * it would never get anything to be learned by.
+ *
+ * Costs four steps in a table, whatever the size of the group.
  */
 #include <linux/cpumask.h>
 #include <linux/nodemask.h>
@@ -15,12 +18,19 @@
 #include "keyed.h"
 #include "numa.h"
 
-/* Any number may have been set for a CPU. */
+/* Key 0 is any node, the others are the nodes. */
+#define PS_NODE_KEYS (nr_node_ids + 1)
+#define PS_ANY_NODE 0
+
+/* Any number may have been set for a CPU: -1, none of the keys, then. */
 static s32 ps_node_of(s32 cpu)
 {
-	if (cpu < 0 || (u32)cpu >= nr_cpu_ids || !cpu_possible(cpu))
-		return NUMA_NO_NODE;
-	return cpu_to_node(cpu);
+	if (cpu < 0)
+		return PS_ANY_NODE;
+	if ((u32)cpu >= nr_cpu_ids || !cpu_possible(cpu) ||
+	    cpu_to_node(cpu) < 0)
+		return -1;
+	return cpu_to_node(cpu) + 1;
 }
 
 static s32 ps_node_of_member(const struct ps_member *m)
@@ -47,17 +57,23 @@ static s32 ps_node_of_trait(const struct ps_trait *trait)
 u32 ps_numa_choose(const u32 *table, const struct ps_set *set, u32 n, u32 hash,
 		   u32 attempt)
 {
-	s32 node = cpu_to_node(raw_smp_processor_id());
-	u32 count = 0;
+	s32 node = ps_node_of(raw_smp_processor_id());
+	u32 here = 0, any = 0, k;
 
-	if (likely(node >= 0))
-		count = ps_keyed_count(table, nr_node_ids, set, n,
-				       ps_node_of_member, node);
-	if (likely(attempt < count))
-		return ps_keyed_at(table, nr_node_ids, set, n,
-				   ps_node_of_member, node,
-				   ps_one_of(count, hash, attempt));
-	return ps_choose_by_hash(set, n, hash, attempt - count);
+	if (likely(node > PS_ANY_NODE)) {
+		here = ps_keyed_count(table, PS_NODE_KEYS, set, n,
+				      ps_node_of_member, node);
+		any = ps_keyed_count(table, PS_NODE_KEYS, set, n,
+				     ps_node_of_member, PS_ANY_NODE);
+	}
+	if (unlikely(attempt >= here + any))
+		return ps_choose_by_hash(set, n, hash, attempt - here - any);
+	k = ps_one_of(here + any, hash, attempt);
+	if (k >= here)
+		return ps_keyed_at(table, PS_NODE_KEYS, set, n,
+				   ps_node_of_member, PS_ANY_NODE, k - here);
+	return ps_keyed_at(table, PS_NODE_KEYS, set, n, ps_node_of_member, node,
+			   k);
 }
 
 static u32 ps_numa_pick(struct ps_group *group, const struct ps_set *set, u32 n,
@@ -70,14 +86,14 @@ static u32 ps_numa_pick(struct ps_group *group, const struct ps_set *set, u32 n,
 /* For struct ps_policy. Context: any. */
 size_t ps_numa_index_size(u32 n)
 {
-	return ps_keyed_size(nr_node_ids, n);
+	return ps_keyed_size(PS_NODE_KEYS, n);
 }
 
 /* For struct ps_policy. Context: process. */
 void ps_numa_index_build(void *index, const struct ps_trait *traits, u32 n,
 			 const void *old)
 {
-	ps_keyed_build(index, nr_node_ids, traits, n, ps_node_of_trait);
+	ps_keyed_build(index, PS_NODE_KEYS, traits, n, ps_node_of_trait);
 }
 
 const struct ps_policy ps_policy_numa = {

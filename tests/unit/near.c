@@ -58,9 +58,11 @@ static s32 node_of(s32 cpu)
 	return cpu < 0 || cpu >= (s32)machine.nr_cpus ? -1 : machine.node[cpu];
 }
 
-static s32 node_of_member(const struct ps_member *m)
+/* Who isn't known to be anywhere may be here. */
+static s32 maybe_here(const struct ps_member *m)
 {
-	return node_of(ps_member_cpu(m));
+	return ps_member_cpu(m) < 0 ||
+	       node_of(ps_member_cpu(m)) == machine.node[machine.cpu];
 }
 
 static s32 queue_of_member(const struct ps_member *m)
@@ -83,14 +85,13 @@ static int one_of(const struct bed *bed, s32 (*key_of)(const struct ps_member *m
 static bool right(struct bed *bed, const struct ps_policy *policy,
 		  const struct ps_flow *flow, u32 got)
 {
-	s32 node = machine.node[machine.cpu];
 	u32 i, at, unset = 0;
 	int is_one = -1;
 
 	if (policy == &ps_policy_cpu)
 		is_one = one_of(bed, ps_member_cpu, machine.cpu, got);
 	if (policy != &ps_policy_rxqueue && is_one < 0)
-		is_one = one_of(bed, node_of_member, node, got);
+		is_one = one_of(bed, maybe_here, 1, got);
 	if (policy == &ps_policy_rxqueue && flow->skb && flow->skb->queue_mapping) {
 		s32 queue = flow->skb->queue_mapping - 1;
 
