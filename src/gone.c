@@ -50,11 +50,13 @@ bool ps_gone_keep(struct ps_member *m)
 	if (!ps_group_get(g))
 		return false;
 	ps_migrate_begin(g);
+	WRITE_ONCE(m->home, g);
 	/* Pairs with smp_load_acquire() in ps_migrate_group(). */
-	smp_store_release(&m->home, g);
-	WRITE_ONCE(m->gone, true);
+	smp_store_release(&m->gone, true);
 	WRITE_ONCE(m->wish_join, false);
 	id = m->id;
+	/* Pairs with smp_rmb() in ps_group_of(). */
+	smp_wmb();
 	ps_group_leave(m);
 	/* What the tracepoint goes on to call it. */
 	WRITE_ONCE(m->id, id);

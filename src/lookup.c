@@ -31,6 +31,25 @@ static bool ps_starts_connection(const struct sk_buff *skb)
 PS_DECLARE_ORIGINAL(reuseport_select_sock);
 
 /*
+ * The group that a member's packets are steered in. A listener that is being
+ * closed has left it, but the kernel goes on choosing that for a moment.
+ */
+static struct ps_group *ps_group_of(const struct ps_member *m)
+{
+	struct ps_group *g;
+
+	if (!m)
+		return NULL;
+	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
+	g = rcu_dereference(m->group);
+	if (likely(g))
+		return g;
+	/* Pairs with smp_wmb() in ps_gone_keep(): it left after that. */
+	smp_rmb();
+	return READ_ONCE(m->gone) ? READ_ONCE(m->home) : NULL;
+}
+
+/*
  * The kernel's own choice, where that may stand: a stranger in the group keeps
  * the share it would have, and a datagram that may still go to a connected
  * socket is counted when that is known (see udp_conns.c).
@@ -40,16 +59,13 @@ static noinline struct sock *ps_select_native(struct sock *sk, u32 hash,
 					      bool *stands)
 {
 	const struct sock_reuseport *reuse;
-	struct ps_member *m;
 	struct ps_group *g;
 
 	sk = ps_original(reuseport_select_sock)(sk, hash, skb, hdr_len);
 	*stands = true;
 	if (IS_ERR_OR_NULL(sk))
 		return sk;
-	m = ps_member_find(sk);
-	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
-	g = m ? rcu_dereference(m->group) : NULL;
+	g = ps_group_of(ps_member_find(sk));
 	if (!g)
 		return sk;
 
@@ -73,14 +89,11 @@ static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 	const struct sock_reuseport *reuse;
 	const struct ps_set *set;
 	bool starts = false;
-	struct ps_member *m;
 	struct ps_group *g;
 	bool stands;
 	u32 n;
 
-	m = ps_member_find(sk);
-	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
-	g = m ? rcu_dereference(m->group) : NULL;
+	g = ps_group_of(ps_member_find(sk));
 	if (unlikely(!g))
 		goto native;
 	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */
@@ -126,8 +139,7 @@ native:
 	if (stands)
 		return native;
 	sk = native;
-	m = ps_member_find(sk);
-	g = m ? rcu_dereference(m->group) : NULL;
+	g = ps_group_of(ps_member_find(sk));
 	reuse = rcu_dereference(sk->sk_reuseport_cb);
 	if (!g)
 		return sk;

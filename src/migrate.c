@@ -151,10 +151,10 @@ static struct ps_group *ps_migrate_group(const struct ps_member *m)
 {
 	struct ps_group *g;
 
-	if (!READ_ONCE(m->gone))
-		return rcu_dereference(m->group);
 	/* Pairs with smp_store_release() in ps_gone_keep(). */
-	g = smp_load_acquire(&m->home);
+	if (!smp_load_acquire(&m->gone))
+		return rcu_dereference(m->group);
+	g = m->home;
 	/* Its server may have been started anew since. */
 	return READ_ONCE(g->members) ? g : ps_group_find_rcu(&g->key);
 }

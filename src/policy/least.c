@@ -49,6 +49,13 @@ u32 ps_least(struct ps_group *group, const struct ps_set *set, u32 n,
 		if (!load)
 			break;
 	}
+	/*
+	 * Turns of members that have more to do were passed over: the next one
+	 * begins behind the member that got this, or its neighbour would get
+	 * theirs.
+	 */
+	if (n <= PS_LEAST_EXACT && !READ_ONCE(set->weighted) && best != first)
+		atomic_add((best + n - first) % n, &group->turn);
 	return best;
 }
 
