@@ -7,19 +7,70 @@ import os
 import socket
 import struct
 
-from lib import net, ps, tap
+from lib import kernel, net, ps, tap
 from lib.net import INET, INET6, Pool, combinations
 from lib.tap import equal, fails, ok, test
 
-# Options with a number that this version doesn't serve yet.
-UNBUILT = (ps.WEIGHT, ps.CPU, ps.STATE, ps.GENERATION, ps.WORKING_GENERATION,
-           ps.KEY, ps.RX_QUEUE, ps.AFFINITY)
+LAST_CPU = kernel.cpu_list("possible")[-1]
+
+# Numbers: what they are when nobody has said so, values that they take and
+# that they don't.
+INTS = {
+    "WEIGHT": (1, (65535, 2, 1), (0, -1, 65536, 2**31 - 1, -2**31)),
+    "CPU": (-1, (0, LAST_CPU, -1), (-2, LAST_CPU + 1, 2**31 - 1, -2**31)),
+    "STATE": (0, (1, 2, 0), (-1, 3, 256, 2**31 - 1, -2**31)),
+    "GENERATION": (0, (1, 2**31 - 1, 0), (-1, -2**31)),
+    "WORKING_GENERATION": (-1, (0, 7, 2**31 - 1, -1), (-2, -2**31)),
+    "RX_QUEUE": (-1, (0, 65535, -1), (-2, 65536, 2**31 - 1, -2**31)),
+    "AFFINITY": (0, (1, 120, 2**31 - 1, 0), (-1, -2**31)),
+}
+OF_THE_GROUP = ("WORKING_GENERATION", "AFFINITY")
+# One of each that is no default.
+CHOSEN = {"WEIGHT": 3, "CPU": 0, "STATE": ps.STANDBY, "GENERATION": 4,
+          "WORKING_GENERATION": 5, "RX_QUEUE": 6, "AFFINITY": 7}
+DEFAULTS = {name: default for name, (default, _, _) in INTS.items()}
+NAMES = ("JOIN", "POLICY", "ID", "KEY", *INTS)	# what can be set
 
 UNMAPPED = 8		# no address of a process
 
 
+def choose(sock, values=None):
+    """Set every number."""
+    for name, value in (CHOSEN if values is None else values).items():
+        ps.set(sock, getattr(ps, name), value)
+
+
+def ints(sock):
+    """Of each number the value, or the errno that tells why there is none."""
+    found = {}
+    for name in INTS:
+        number = getattr(ps, name)
+        error = tap.error_of(ps.get, sock, number)
+        found[name] = error or ps.get(sock, number)
+    return found
+
+
 def every_wish(sock):
-    return ps.get(sock, ps.JOIN), ps.policy(sock), ps.get(sock, ps.ID)
+    return (ps.get(sock, ps.JOIN), ps.policy(sock), ps.get(sock, ps.ID),
+            ints(sock))
+
+
+def wishful(pool, kind, family):
+    """An unbound socket that has every wish there is."""
+    sock = pool.new(kind, family)
+    ps.member("rr", 5)(sock)
+    choose(sock)
+    return sock
+
+
+def fulfilled(pool, kind, family):
+    """A member that has been given all of that after bind."""
+    sock = pool.server(kind, family, net.port(), ps.member("rr", 5))
+    choose(sock)
+    return sock
+
+
+EVERY = (1, "rr", 5, CHOSEN)	# every_wish() of the two
 
 
 @test
@@ -32,20 +83,6 @@ def version():
                 error = tap.error_of(ps.set, sock, option, 1)
                 ok(error not in (None, "ENOPROTOOPT"),
                    f"{text}: option {option} can't be set", f"got {error}")
-
-
-@test
-def unbuilt_options():
-    """options of later versions say so, before bind and after"""
-    for text, kind, family in combinations():
-        with Pool() as pool:
-            for sock in (pool.new(kind, family),
-                         pool.server(kind, family, net.port(), ps.member())):
-                for option in UNBUILT:
-                    fails("EOPNOTSUPP", f"{text}: set {option}",
-                          ps.set, sock, option, 1)
-                    fails("EOPNOTSUPP", f"{text}: get {option}",
-                          ps.get, sock, option)
 
 
 @test
@@ -62,9 +99,11 @@ def strangers():
             for what, sock in strangers.items():
                 what = f"{text}, {what}"
                 equal(ps.get(sock, ps.JOIN), 0, f"{what}: JOIN reads 0")
-                for option in ("POLICY", "ID", "INFO"):
+                for option in ("POLICY", "ID", "INFO", *INTS):
                     fails("ENOENT", f"{what}: get {option}", sock.getsockopt,
                           ps.level(sock), getattr(ps, option), 16)
+                fails("EINVAL", f"{what}: get KEY", sock.getsockopt,
+                      ps.level(sock), ps.KEY, 32)
             equal(ps.table(), {}, f"{text}: strangers make no group")
 
 
@@ -79,7 +118,9 @@ def wishes():
             equal(ps.policy(sock), "rr", f"{text}: POLICY")
             equal(ps.get(sock, ps.JOIN), 0, f"{text}: JOIN wasn't wished")
             ps.set(sock, ps.JOIN, 1)
-            equal(every_wish(sock), (1, "rr", 7), f"{text}: JOIN")
+            equal(every_wish(sock), (1, "rr", 7, dict.fromkeys(INTS,
+                                                               "ENOENT")),
+                  f"{text}: JOIN, and no other wish")
             ps.set(sock, ps.JOIN, 0)
             equal(ps.get(sock, ps.JOIN), 0, f"{text}: JOIN is taken back")
             equal(ps.table(), {}, f"{text}: a wish makes no group")
@@ -91,17 +132,23 @@ def sizes():
     for text, kind, family in combinations():
         with net.new(kind, family) as sock:
             ps.member("rr", 5)(sock)
-            for option, value in (("JOIN", 0), ("ID", 6)):
+            choose(sock)
+            for option in ("JOIN", "ID", *INTS):
                 number = getattr(ps, option)
                 for size in range(4):
                     fails("EINVAL", f"{text}: set {option}, {size} bytes",
-                          ps.set, sock, number,
-                          struct.pack("i", value)[:size])
-            fails("EINVAL", f"{text}: set POLICY, 0 bytes",
-                  ps.set, sock, ps.POLICY, b"")
-            equal(every_wish(sock), (1, "rr", 5), f"{text}: nothing changed")
+                          ps.set, sock, number, struct.pack("i", 0)[:size])
+            for option, size in (("POLICY", 0), ("KEY", 0), ("KEY", 33),
+                                 ("KEY", 4096)):
+                fails("EINVAL", f"{text}: set {option}, {size} bytes",
+                      ps.set, sock, getattr(ps, option), b"k" * size)
+            equal(every_wish(sock), EVERY, f"{text}: nothing changed")
 
-            for option, value in (("JOIN", 0), ("ID", 6), ("JOIN", 1)):
+            for size in (1, 4, 31, 32):
+                equal(tap.error_of(ps.set, sock, ps.KEY, b"k" * size), None,
+                      f"{text}: set KEY, {size} bytes")
+            for option, value in (("JOIN", 0), ("ID", 6), ("JOIN", 1),
+                                  *CHOSEN.items()):
                 for size in (4, 5, 8, 64, 4096):
                     number = getattr(ps, option)
                     buffer = struct.pack("i", value).ljust(size, b"\xff")
@@ -110,7 +157,7 @@ def sizes():
                           f"{text}: set {option}, {size} bytes")
 
             buffer = ctypes.create_string_buffer(64)
-            for option in ("JOIN", "ID", "VERSION"):
+            for option in ("JOIN", "ID", "VERSION", *INTS):
                 number = getattr(ps, option)
                 for size in (-1, 0, 1, 2, 3):
                     fails("EINVAL", f"{text}: get {option}, {size} bytes",
@@ -128,13 +175,13 @@ def bad_values():
                 b"x" * 17, b"x" * 4096, b"\xff\xfe"]
     for text, kind, family in combinations():
         with Pool() as pool:
-            for what, sock in (
-                    ("wish", pool.new(kind, family)),
-                    ("member", pool.server(kind, family, net.port(),
-                                           ps.member("rr", 5)))):
-                if what == "wish":
-                    ps.member("rr", 5)(sock)
+            for what, make in (("wish", wishful), ("member", fulfilled)):
+                sock = make(pool, kind, family)
                 what = f"{text}, {what}"
+                for name, (_, _, bad) in INTS.items():
+                    for value in bad:
+                        fails("EINVAL", f"{what}: {name} {value}",
+                              ps.set, sock, getattr(ps, name), value)
                 for value in (-1, 2, 256, 2**31 - 1, -2**31):
                     fails("EINVAL", f"{what}: JOIN {value}",
                           ps.set, sock, ps.JOIN, value)
@@ -145,8 +192,7 @@ def bad_values():
                     fails("EINVAL", f"{what}: POLICY {value[:20]}, "
                           f"{len(value)} bytes", ps.set, sock, ps.POLICY,
                           value)
-                equal(every_wish(sock), (1, "rr", 5),
-                      f"{what}: nothing changed")
+                equal(every_wish(sock), EVERY, f"{what}: nothing changed")
 
 
 @test
@@ -161,6 +207,9 @@ def good_values():
                 ps.set(sock, ps.POLICY, value)
                 equal(ps.policy(sock), value.rstrip(b"\0").decode(),
                       f"{text}: POLICY {value}")
+            for name in ps.POLICIES:
+                ps.set_policy(sock, name)
+                equal(ps.policy(sock), name, f"{text}: POLICY {name}")
 
 
 @test
@@ -168,17 +217,16 @@ def bad_pointers():
     """EFAULT, and nothing changes"""
     for text, kind, family in combinations():
         with Pool() as pool:
-            sock = pool.server(kind, family, net.port(), ps.member("rr", 5))
-            wish = pool.new(kind, family)
-            ps.member("rr", 5)(wish)
+            sock = fulfilled(pool, kind, family)
+            wish = wishful(pool, kind, family)
             buffer = ctypes.create_string_buffer(128)
-            for option in ("JOIN", "POLICY", "ID"):
+            for option in NAMES:
                 for pointer in (0, UNMAPPED, 2**64 - 4096):
                     for what, one in (("member", sock), ("wish", wish)):
                         fails("EFAULT", f"{text}, {what}: set {option} from "
                               f"{pointer:#x}", ps.set_at, one,
                               getattr(ps, option), pointer, 4)
-            for option in ("JOIN", "POLICY", "ID", "INFO", "VERSION"):
+            for option in ("JOIN", "POLICY", "ID", "INFO", "VERSION", *INTS):
                 number = getattr(ps, option)
                 for pointer in (UNMAPPED, 2**64 - 4096):
                     fails("EFAULT", f"{text}: get {option} to {pointer:#x}",
@@ -188,8 +236,8 @@ def bad_pointers():
                     ctypes.c_void_p(UNMAPPED))
                 equal((result, ctypes.get_errno()), (-1, 14),
                       f"{text}: get {option}, length at {UNMAPPED}: EFAULT")
-            equal(every_wish(sock), (1, "rr", 5), f"{text}: nothing changed")
-            equal(every_wish(wish), (1, "rr", 5), f"{text}: no wish changed")
+            equal(every_wish(sock), EVERY, f"{text}: nothing changed")
+            equal(every_wish(wish), EVERY, f"{text}: no wish changed")
 
 
 @test
@@ -329,6 +377,215 @@ def info():
 
 
 @test
+def numbers_before_bind():
+    """kept, readable, and applied when the socket joins"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            for name, (default, good, _) in INTS.items():
+                sock = pool.new(kind, family)
+                number = getattr(ps, name)
+                for value in good:
+                    ps.set(sock, number, value)
+                    equal(ps.get(sock, number), value,
+                          f"{text}: {name} {value} is wished")
+                others = {other: value for other, value in ints(sock).items()
+                          if other != name}
+                equal((set(others.values()), ps.get(sock, ps.JOIN)),
+                      ({"ENOENT"}, 0), f"{text}: {name} and nothing else")
+                ps.set(sock, number, CHOSEN[name])
+                ps.join(sock)
+                sock.bind((net.WILDCARD[family], net.port()))
+                equal(ints(sock), {**DEFAULTS, name: CHOSEN[name]},
+                      f"{text}: {name} is granted, the others are defaults")
+            before = ps.table()
+            granted = wishful(pool, kind, family)
+            equal(ps.table(), before, f"{text}: wishes make no group")
+            granted.bind((net.WILDCARD[family], net.port()))
+            equal(every_wish(granted), EVERY, f"{text}: all at once")
+
+
+@test
+def numbers_before_join():
+    """wishes of a bound SO_REUSEPORT socket wait for the JOIN"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            sock = pool.server(kind, family, net.port(), net.reuseport,
+                               lambda s: ps.set(s, ps.WEIGHT, 9))
+            equal((ps.get(sock, ps.JOIN), ps.get(sock, ps.WEIGHT)), (0, 9),
+                  f"{text}: a wish is no JOIN")
+            equal(ps.table(), {}, f"{text}: and makes no group")
+            ps.join(sock)
+            equal((ps.info(sock).weight, ints(sock)),
+                  (9, {**DEFAULTS, "WEIGHT": 9}), f"{text}: JOIN grants it")
+            plain = pool.server(kind, family, net.port())
+            for name, value in CHOSEN.items():
+                fails("EINVAL", f"{text}: {name} of a plain server",
+                      ps.set, plain, getattr(ps, name), value)
+                fails("ENOENT", f"{text}: and none is kept",
+                      ps.get, plain, getattr(ps, name))
+
+
+@test
+def numbers_before_listen():
+    """a bound TCP member that doesn't listen yet"""
+    for family in net.FAMILIES:
+        text = f"tcp {net.FAMILY_NAMES[family]}"
+        with Pool() as pool:
+            sock = pool.new("tcp", family)
+            ps.member("rr", 5)(sock)
+            sock.bind((net.WILDCARD[family], net.port()))
+            equal(ints(sock), DEFAULTS, f"{text}: defaults")
+            choose(sock)
+            equal(every_wish(sock), EVERY, f"{text}: set")
+            sock.listen()
+            equal(every_wish(sock), EVERY, f"{text}: listen() keeps them")
+            equal(ps.info(sock).selectable, 1, f"{text}: it's selectable")
+
+
+@test
+def numbers_of_members():
+    """set at any time, seen in INFO and /proc"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            sock = pool.server(kind, family, net.port(), ps.member("rr", 5))
+            equal(ints(sock), DEFAULTS, f"{text}: defaults")
+            for name, (_, good, _) in INTS.items():
+                for value in good:
+                    ps.set(sock, getattr(ps, name), value)
+                    equal(ints(sock), {**DEFAULTS, name: value},
+                          f"{text}: {name} {value}")
+            choose(sock)
+            info = ps.info(sock)
+            equal({name: getattr(info, name.lower()) for name in INTS
+                   if name != "AFFINITY"},
+                  {name: value for name, value in CHOSEN.items()
+                   if name != "AFFINITY"}, f"{text}: INFO")
+            group = ps.group(sock)
+            equal((group["working_generation"], group["affinity"]), (5, 7),
+                  f"{text}: /proc, the group")
+            member = group.members[0]
+            equal([member[name] for name in ("state", "weight", "cpu",
+                                             "rx_queue", "generation")],
+                  ["standby", 3, 0, 6, 4], f"{text}: /proc, the member")
+            ps.set(sock, ps.STATE, ps.DRAINING)
+            equal(ps.group(sock).members[0]["state"], "draining",
+                  f"{text}: /proc, draining")
+
+
+@test
+def numbers_of_the_group():
+    """the founder's wish counts, a joiner's is ignored, any member changes"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            founder = pool.server(kind, family, port, ps.member(
+                "rr", working_generation=3, affinity=4))
+            joiner = pool.server(kind, family, port, ps.member(
+                working_generation=8, affinity=9, weight=2))
+            for what, sock in (("founder", founder), ("joiner", joiner)):
+                equal((ps.get(sock, ps.WORKING_GENERATION),
+                       ps.get(sock, ps.AFFINITY)), (3, 4), f"{text}: {what}")
+            equal((ps.get(joiner, ps.WEIGHT), ps.get(founder, ps.WEIGHT)),
+                  (2, 1), f"{text}: what is a member's is its own")
+            ps.set(joiner, ps.WORKING_GENERATION, 8)
+            ps.set(founder, ps.AFFINITY, 9)
+            equal([(ps.get(s, ps.WORKING_GENERATION), ps.get(s, ps.AFFINITY),
+                    ps.info(s).working_generation) for s in (founder, joiner)],
+                  [(8, 9, 8)] * 2, f"{text}: a member changes it for all")
+            founder.close()
+            equal((ps.get(joiner, ps.WORKING_GENERATION),
+                   ps.get(joiner, ps.AFFINITY)), (8, 9),
+                  f"{text}: outlives its founder")
+            joiner.close()
+            fresh = pool.server(kind, family, port, ps.member())
+            equal(ints(fresh), DEFAULTS, f"{text}: a new group knows nothing")
+
+
+@test
+def key():
+    """before bind only, never readable"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            sock = pool.new(kind, family)
+            ps.member("rr", 5)(sock)
+            for value in (b"a", b"\0", b"k" * 32):
+                ps.set(sock, ps.KEY, value)
+            member = pool.server(kind, family, net.port(), ps.member(key=b"k"))
+            for what, one in (("wish", sock), ("member", member)):
+                for size in (0, 1, 4, 32, 64):
+                    fails("EINVAL", f"{text}, {what}: get {size} bytes",
+                          ps.get_at, one, ps.KEY, ctypes.addressof(
+                              ctypes.create_string_buffer(64)), size)
+            sock.bind((net.WILDCARD[family], net.port()))
+            plain = pool.server(kind, family, net.port())
+            shared = pool.server(kind, family, net.port(), net.reuseport)
+            for what, one in (("member", sock), ("plain", plain),
+                              ("SO_REUSEPORT", shared)):
+                fails("EINVAL", f"{text}, {what}: set after bind",
+                      ps.set, one, ps.KEY, b"k" * 32)
+            equal(every_wish(sock), (1, "rr", 5, DEFAULTS),
+                  f"{text}: nothing changed")
+
+
+@test
+def selectable():
+    """INFO counts who could be picked now"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            servers = pool.servers(4, kind, family, port, ps.member("rr"))
+
+            def counts(*states):
+                for sock, state in zip(servers, states):
+                    ps.set(sock, ps.STATE, state)
+                return {ps.info(sock).selectable for sock in servers}
+
+            for states, want in (((0, 0, 0, 0), 4), ((0, 0, 1, 2), 2),
+                                 ((2, 1, 1, 2), 2), ((1, 1, 1, 1), 4),
+                                 ((0, 2, 2, 2), 1), ((2, 2, 2, 2), 0)):
+                equal(counts(*states), {want}, f"{text}: states {states}")
+            counts(0, 0, 0, 0)
+            for generation, sock in enumerate(servers):
+                ps.set(sock, ps.GENERATION, generation // 3)
+            found = []
+            for working in (-1, 0, 1, 2):
+                ps.set(servers[0], ps.WORKING_GENERATION, working)
+                found.append(ps.info(servers[3]).selectable)
+            equal(found, [4, 3, 1, 4], f"{text}: working generations")
+
+
+@test
+def forgotten():
+    """JOIN 0 forgets what was set for the member"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            sock = fulfilled(pool, kind, family)
+            ps.leave(sock)
+            equal(set(ints(sock).values()), {"ENOENT"}, f"{text}: after JOIN 0")
+            ps.join(sock)
+            equal(ints(sock), DEFAULTS, f"{text}: JOIN again")
+
+
+@test
+def numbers_of_clients():
+    """a connection has no settings"""
+    for family in net.FAMILIES:
+        text = f"tcp {net.FAMILY_NAMES[family]}"
+        with Pool() as pool:
+            port = net.port()
+            sock = pool.server("tcp", family, port, ps.member("rr", 5))
+            client = pool.add(net.client("tcp", (net.LOOPBACK[family], port)))
+            net.select.select([sock], [], [], 20)
+            served = pool.add(sock.accept()[0])
+            for what, one in (("connected", client), ("accepted", served)):
+                for name, value in CHOSEN.items():
+                    fails("EINVAL", f"{text}, {what}: {name}",
+                          ps.set, one, getattr(ps, name), value)
+                equal(set(ints(one).values()), {"ENOENT"},
+                      f"{text}, {what}: none is kept")
+
+
+@test
 def policy_of_the_group():
     """the founder's, until a member changes it for all"""
     for text, kind, family in combinations():
@@ -406,17 +663,16 @@ def failed_bind():
         with Pool() as pool:
             taken = net.port()
             pool.server(kind, family, taken)
-            sock = pool.new(kind, family)
-            ps.member("rr", 3)(sock)
+            sock = wishful(pool, kind, family)
             before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
             fails("EADDRINUSE", f"{text}: the port is taken",
                   sock.bind, (net.WILDCARD[family], taken))
             equal(sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT),
                   before, f"{text}: SO_REUSEPORT is as it was")
             equal(ps.table(), {}, f"{text}: no group")
-            equal(every_wish(sock), (1, "rr", 3), f"{text}: the wish stands")
+            equal(every_wish(sock), EVERY, f"{text}: the wish stands")
             sock.bind((net.WILDCARD[family], net.port()))
-            equal(every_wish(sock), (1, "rr", 3), f"{text}: and is granted")
+            equal(every_wish(sock), EVERY, f"{text}: and is granted")
 
             # a listener whose bind() went well and whose listen() doesn't:
             # two with SO_REUSEADDR may bind, only one may listen
@@ -534,7 +790,7 @@ def closed_in_passing():
             sock = pool.server(kind, family, net.port(), ps.member("rr", 4))
             twin = pool.add(socket.socket(fileno=os.dup(sock.fileno())))
             sock.close()
-            equal(every_wish(twin), (1, "rr", 4), text)
+            equal(every_wish(twin), (1, "rr", 4, DEFAULTS), text)
 
 
 if __name__ == "__main__":

@@ -4,21 +4,17 @@
 datagram. DESIGN.md 2.3 and 2.4."""
 import ctypes
 import fcntl
-import ipaddress
 import socket
 import struct
 import subprocess
 
-from lib import net, ns, ps, stats, tap
+from lib import kernel, net, ns, packet, ps, stats, tap
 from lib.net import INET, INET6, Pool, combinations
 from lib.tap import Skip, equal, ok, test
 
 UDP_GRO = 104
 SIOCETHTOOL = 0x8946
 ETHTOOL_SGRO = 0x2c
-IPV6_CHECKSUM = 7
-
-FIN, SYN, RST, ACK = 1, 2, 4, 16
 
 
 def in_turn(reached, members):
@@ -147,47 +143,13 @@ def stranger_in_the_group():
 
 # What is not the start of anything
 
-def checksum(data):
-    data += bytes(len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
-
-
-def icmp_error(family, member, peer):
-    """Port unreachable, as if peer had got a datagram of member."""
-    udp = struct.pack("!4H", member[1], peer[1], 9, 0) + b"x"
-    source, target = (ipaddress.ip_address(a[0]).packed
-                      for a in (member, peer))
-    if family == INET:
-        quoted = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17,
-                             0) + source + target + udp
-        message = struct.pack("!BBHI", 3, 3, 0, 0) + quoted
-        message = message[:2] + struct.pack("!H", checksum(message)) + \
-            message[4:]
-        protocol = socket.IPPROTO_ICMP
-    else:
-        quoted = struct.pack("!IHBB", 6 << 28, len(udp), 17, 64) + source + \
-            target + udp
-        message = struct.pack("!BBHI", 1, 4, 0, 0) + quoted
-        protocol = socket.IPPROTO_ICMPV6	# the kernel sums it up itself
-    with socket.socket(family, socket.SOCK_RAW, protocol) as raw:
-        raw.sendto(message, (member[0], 0))
-
-
 def counters(family):
     """ICMP: (unreachable messages, errors that no socket wanted)."""
     if family == INET6:
-        with open("/proc/thread-self/net/snmp6") as file:
-            values = dict(line.split() for line in file)
-        return (int(values["Icmp6InDestUnreachs"]),
-                int(values["Icmp6InErrors"]))
-    with open("/proc/thread-self/net/snmp") as file:
-        names, values = (line.split() for line in file
-                         if line.startswith("Icmp:"))
-    values = dict(zip(names, values))
-    return int(values["InDestUnreachs"]), int(values["InErrors"])
+        return (kernel.snmp6("Icmp6InDestUnreachs"),
+                kernel.snmp6("Icmp6InErrors"))
+    return (kernel.snmp("Icmp", "InDestUnreachs"),
+            kernel.snmp("Icmp", "InErrors"))
 
 
 @test
@@ -203,36 +165,13 @@ def icmp_errors():
 
             def between(i):
                 if i % 3 == 0:
-                    icmp_error(family, member, (net.LOOPBACK[family],
-                                                20000 + i))
+                    packet.send_icmp_error(family, member,
+                                           (net.LOOPBACK[family], 20000 + i))
 
             check_group(text, servers, member, 400, between=between)
             after = counters(family)
             equal((after[0] - before[0], after[1] - before[1]), (134, 0),
                   f"{text}: all errors arrived and found a socket")
-
-
-def tcp_segment(family, source, target, flags):
-    """Send one TCP segment that no connection knows."""
-    segment = struct.pack("!HHIIBBHHH", source[1], target[1], 1000, 2000,
-                          5 << 4, flags, 1024, 0, 0)
-    with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
-        if family == INET6:
-            raw.setsockopt(socket.IPPROTO_IPV6, IPV6_CHECKSUM, 16)
-        else:
-            pseudo = socket.inet_aton(source[0]) + \
-                socket.inet_aton(target[0]) + struct.pack("!HH", 6, 20)
-            segment = segment[:16] + struct.pack(
-                "!H", checksum(pseudo + segment)) + segment[18:]
-        raw.bind((source[0], 0))
-        raw.sendto(segment, (target[0], 0))
-
-
-def snmp_tcp(name):
-    with open("/proc/thread-self/net/snmp") as file:
-        names, values = (line.split() for line in file
-                         if line.startswith("Tcp:"))
-    return int(dict(zip(names, values))[name])
 
 
 @test
@@ -244,36 +183,28 @@ def stray_segments():
             address = (net.LOOPBACK[family], net.port())
             servers = pool.servers(4, "tcp", family, address[1],
                                    ps.member("rr"))
-            kinds = (ACK, SYN | ACK, FIN | ACK, RST, FIN, 0)
-            resets = snmp_tcp("OutRsts")
-            errors = snmp_tcp("InErrs")
+            kinds = (packet.ACK, packet.SYN | packet.ACK,
+                     packet.FIN | packet.ACK, packet.RST, packet.FIN, 0)
+            resets = kernel.snmp("Tcp", "OutRsts")
+            errors = kernel.snmp("Tcp", "InErrs")
 
             def between(i):
                 if i % 2:
-                    tcp_segment(family, (net.LOOPBACK[family], 20000 + i),
-                                address, kinds[i // 2 % len(kinds)])
+                    packet.send_tcp(family,
+                                    (net.LOOPBACK[family], 20000 + i),
+                                    address, kinds[i // 2 % len(kinds)])
 
             check_group(text, servers, address, 400, between=between)
-            ok(snmp_tcp("OutRsts") - resets >= 60,
+            ok(kernel.snmp("Tcp", "OutRsts") - resets >= 60,
                f"{text}: the strays were looked at, and reset")
-            equal(snmp_tcp("InErrs") - errors, 0,
+            equal(kernel.snmp("Tcp", "InErrs") - errors, 0,
                   f"{text}: none had a bad checksum")
-
-
-def sysctl(name, value):
-    path = f"/proc/sys/{name.replace('.', '/')}"
-    with open(path) as file:
-        old = file.read().strip()
-    with open(path, "w") as file:
-        file.write(value)
-    return old
 
 
 @test
 def syn_cookies():
     """the SYN takes the turn, the cookie's ACK is placed by a hash"""
-    old = sysctl("net.ipv4.tcp_syncookies", "2")
-    try:
+    with kernel.sysctl("net.ipv4.tcp_syncookies", 2):
         for family in net.FAMILIES:
             text = f"tcp {net.FAMILY_NAMES[family]}"
             with Pool() as pool:
@@ -287,8 +218,6 @@ def syn_cookies():
                 shares = net.counts(reached, 4)
                 ok(sum(shares) == 400 and stats.uniform(shares),
                    f"{text}: accepted all, evenly", shares)
-    finally:
-        sysctl("net.ipv4.tcp_syncookies", old)
 
 
 @test

@@ -9,6 +9,7 @@ from lib.net import INET, INET6, Pool, combinations
 from lib.tap import equal, fails, ok, test
 
 UDPLITE = 136
+DEFAULT_FLAGS = {"lock=0", "migrate=1", "force=0"}
 
 MALFORMED = [
     "\n", " ", "\n\n", "add", "add\n", "add tcp", "add tcp 80", "add 80 tcp",
@@ -23,6 +24,16 @@ MALFORMED = [
     "add tcp 80 rr", "add tcp 80 polic=rr", "add tcp 80 policy=rr colour=red",
     "add tcp 80 colour=red policy=rr", "add tcp 80 policy=rr extra",
     "add tcp 80 policy=rr policy=rr", "add tcp 80 policy=rr policy=hash",
+    "add tcp 80 lock=1", "add tcp 80 force=1 migrate=0 lock=1",
+    *(f"add tcp 80 policy=rr {flag}{value}"
+      for flag in ("lock", "migrate", "force")
+      for value in ("", "=", "=2", "=-1", "=01", "=1x", "=yes", "==1", " =1",
+                    "= 1", "=1=1")),
+    *(f"add tcp 80 policy=rr {flag}={one} {flag}={two}"
+      for flag in ("lock", "migrate", "force")
+      for one, two in ((0, 0), (0, 1), (1, 1))),
+    "add tcp 80 policy=rr Lock=1", "add tcp 80 policy=rr lock=1,force=1",
+    "add tcp 80 lock=1 policy=rr lock=1", "del tcp 9 lock=1", "clear lock=1",
     "add tcp 80 policy==rr", "add,tcp,80,policy=rr", "addtcp 80 policy=rr",
     "ad tcp 80 policy=rr", "ADD tcp 80 policy=rr", "tcp 80 policy=rr",
     "nonsense", "del", "del tcp", "del 9", "del sctp 9", "del tcp 0",
@@ -84,16 +95,17 @@ def many_rules():
     """as many as the file can show, then a clear error"""
     wanted = []
     for port in range(2000, 2400):
-        error = tap.error_of(ps.rule, f"add tcp {port} policy=rr")
+        error = tap.error_of(ps.rule, f"add tcp {port} policy=hash")
         if error:
             break
-        wanted.append(("tcp", port, "rr"))
+        wanted.append(("tcp", port, "hash"))
     # A sysfs file ends at a page; a rule that it can't show is refused.
     ok(error in (None, "ENOSPC", "E2BIG"), f"{len(wanted)} rules, then {error}")
     ok(len(wanted) >= 50, "room for 50 at least")
     equal(sorted(ps.rules()), wanted, "all are read back")
-    ps.rule("add tcp 2000 policy=hash")
-    equal(len(ps.rules()), len(wanted), "replacing one still works")
+    ps.rule("add tcp 2000 policy=rr")
+    equal(sorted(ps.rules()), [("tcp", 2000, "rr"), *wanted[1:]],
+          "replacing one still works")
     ps.rule("clear")
     equal(ps.rules(), [], "and cleared")
 
@@ -283,6 +295,273 @@ def switching_under_traffic():
                 ok(sum(shares) == 40 and (policy != "rr" or
                                           shares == [10] * 4),
                    f"{text}: {policy}", shares)
+
+
+@test
+def flags_read_back():
+    """those that aren't at their default, in whatever order they came"""
+    written = {
+        "add tcp 80 policy=rr": "add tcp 80 policy=rr",
+        "add tcp 81 policy=rr lock=1": "add tcp 81 policy=rr lock=1",
+        "add tcp 82 policy=rr migrate=0": "add tcp 82 policy=rr migrate=0",
+        "add tcp 83 policy=rr force=1": "add tcp 83 policy=rr force=1",
+        "add udp 84 force=1 lock=1 policy=hash migrate=0":
+            "add udp 84 policy=hash lock=1 migrate=0 force=1",
+        "add udp 85 lock=0 migrate=1 policy=hash force=0":
+            "add udp 85 policy=hash",
+    }
+    for text in written:
+        ps.rule(text)
+    # What is read back can be written again; more than that isn't promised.
+    for _ in range(2):
+        lines = ps.rule_lines()
+        equal([set(line.split()) - DEFAULT_FLAGS for line in sorted(lines)],
+              [set(line.split()) for line in sorted(written.values())],
+              "one line each")
+        ps.rule("clear")
+        for line in lines:
+            ps.rule(line)
+    ps.rule("add tcp 81 policy=rr")
+    ok(not [line for line in ps.rule_lines()
+            if " 81 " in line and "lock=1" in line],
+       "a second one for a port takes the lock back", ps.rule_lines())
+
+
+@test
+def every_policy():
+    """a rule names any of them"""
+    for number, policy in enumerate(ps.POLICIES):
+        ps.rule(f"add tcp {3000 + number} policy={policy}")
+    equal([name for _, _, name in sorted(ps.rules())], list(ps.POLICIES),
+          "all are read back")
+
+
+GROUP_OPTIONS = (("WORKING_GENERATION", 3), ("AFFINITY", 4))
+MEMBER_OPTIONS = (("WEIGHT", 2), ("CPU", 0), ("STATE", ps.STANDBY),
+                  ("GENERATION", 5), ("RX_QUEUE", 6), ("ID", 77))
+
+
+def check_locked(text, sock, policy):
+    """The group's options are refused, its members' aren't."""
+    fails("EPERM", f"{text}: POLICY", ps.set_policy, sock,
+          "hash" if policy == "rr" else "rr")
+    for name, value in GROUP_OPTIONS:
+        fails("EPERM", f"{text}: {name}", ps.set, sock, getattr(ps, name),
+              value)
+    equal((ps.policy(sock), ps.get(sock, ps.WORKING_GENERATION),
+           ps.get(sock, ps.AFFINITY)), (policy, -1, 0),
+          f"{text}: nothing changed")
+    fails("EINVAL", f"{text}: an unknown policy", ps.set_policy, sock, "none")
+    id_before = ps.get(sock, ps.ID)
+    for name, value in MEMBER_OPTIONS:
+        ps.set(sock, getattr(ps, name), value)
+        equal(ps.get(sock, getattr(ps, name)), value,
+              f"{text}: {name} is the member's own")
+    ps.set(sock, ps.STATE, ps.ACTIVE)
+    ps.set(sock, ps.ID, id_before)
+
+
+def check_unlocked(text, sock):
+    ps.set_policy(sock, "random")
+    for name, value in GROUP_OPTIONS:
+        ps.set(sock, getattr(ps, name), value)
+    equal((ps.policy(sock), ps.get(sock, ps.WORKING_GENERATION),
+           ps.get(sock, ps.AFFINITY)), ("random", 3, 4),
+          f"{text}: programs decide")
+    ps.set(sock, ps.WORKING_GENERATION, -1)
+    ps.set(sock, ps.AFFINITY, 0)
+
+
+@test
+def lock():
+    """lock=1: POLICY, WORKING_GENERATION and AFFINITY are the operator's"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            before = pool.server(kind, family, port, ps.member("hash"))
+            ps.rule(f"add {kind} {port} policy=rr lock=1")
+            later = pool.server(kind, family, port, ps.member("hash"))
+            for what, sock in (("before", before), ("after", later)):
+                check_locked(f"{text}, there {what} the rule", sock, "rr")
+            equal(ps.group(before)["locked"], 1, f"{text}: /proc shows it")
+            ps.rule(f"add {kind} {port} policy=least lock=1")
+            equal(ps.policy(before), "least", f"{text}: the operator changes")
+            fails("EPERM", f"{text}: still locked", ps.set_policy, later, "rr")
+            ps.rule(f"add {kind} {port} policy=rr")
+            equal((ps.policy(before), ps.group(before)["locked"]), ("rr", 0),
+                  f"{text}: a rule without lock unlocks")
+            check_unlocked(f"{text}, no lock", before)
+
+            for how in (f"del {kind} {port}", "clear"):
+                ps.rule(f"add {kind} {port} policy=rr lock=1")
+                fails("EPERM", f"{text}: locked again",
+                      ps.set_policy, before, "hash")
+                ps.rule(how)
+                equal(ps.group(before)["locked"], 0, f"{text}: {how}")
+                check_unlocked(f"{text}, after {how}", before)
+
+            port = net.port()
+            ps.rule(f"add {kind} {port} policy=rr lock=1")
+            founder = pool.server(kind, family, port, ps.member("hash"))
+            adopted = pool.server(kind, family, port, net.reuseport)
+            for what, sock in (("founder", founder), ("adopted", adopted)):
+                check_locked(f"{text}, {what}", sock, "rr")
+
+
+@test
+def lock_of_one_port():
+    """other ports, protocols and addresses"""
+    with Pool() as pool:
+        port = net.port()
+        ps.rule(f"add tcp {port} policy=rr lock=1")
+        places = [(INET, "127.0.0.1"), (INET, "0.0.0.0"), (INET6, "::")]
+        for family, addr in places:
+            sock = pool.server("tcp", family, port, ps.member(), addr=addr)
+            check_locked(f"{addr}", sock, "rr")
+        for kind, number in (("udp", port), ("tcp", net.port())):
+            sock = pool.server(kind, INET, number, ps.member("rr"))
+            check_unlocked(f"{kind} {number - port}", sock)
+
+
+@test
+def migrate():
+    """migrate=0 is seen in /proc and goes with the rule"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            sock = pool.server(kind, family, port, ps.member("rr"))
+            seen = [ps.group(sock)["migrate"]]
+            for text_ in (f"add {kind} {port} policy=rr migrate=0",
+                          f"add {kind} {port} policy=rr",
+                          f"add {kind} {port} policy=rr migrate=0",
+                          f"del {kind} {port}"):
+                ps.rule(text_)
+                seen.append(ps.group(sock)["migrate"])
+            equal(seen, [1, 0, 1, 0, 1], f"{text}: a group that is there")
+            port = net.port()
+            ps.rule(f"add {kind} {port} policy=rr migrate=0")
+            sock = pool.server(kind, family, port, net.reuseport)
+            equal(ps.group(sock)["migrate"], 0, f"{text}: one to come")
+
+
+def shares_port(sock):
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
+
+
+@test
+def force():
+    """force=1: several copies of a program that doesn't share its port"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            address = (net.LOOPBACK[family], port)
+            ps.rule(f"add {kind} {port} policy=rr force=1")
+            copies = pool.servers(3, kind, family, port)
+            copies.append(pool.server(kind, family, port, net.reuseport))
+            copies.append(pool.server(kind, family, port, ps.member(id=9)))
+            equal(net.counts(net.burst(copies, address, 50), 5), [10] * 5,
+                  f"{text}: five share it in turn")
+            equal([ps.get(s, ps.JOIN) for s in copies], [1] * 5,
+                  f"{text}: as members")
+            equal(sorted(ps.group(copies[0]).ids()), [0, 1, 2, 3, 9],
+                  f"{text}: with ids")
+            elsewhere = net.port()
+            pool.server(kind, family, elsewhere)
+            fails("EADDRINUSE", f"{text}: other ports are as ever",
+                  net.server, kind, family, elsewhere)
+
+            ps.rule(f"del {kind} {port}")
+            equal([ps.get(s, ps.JOIN) for s in copies], [0] * 4 + [1],
+                  f"{text}: del lets go of them")
+            shares = net.deal(copies, address, 50)
+            equal(sum(shares), 50, f"{text}: who go on serving")
+            fails("EADDRINUSE", f"{text}: without the rule no further copy",
+                  net.server, kind, family, port)
+            ps.rule(f"add {kind} {port} policy=rr")
+            fails("EADDRINUSE", f"{text}: nor by a rule without force",
+                  net.server, kind, family, port)
+
+
+@test
+def force_those_already_bound():
+    """a plain server that was there before makes room for copies"""
+    for text, kind, family in combinations():
+        for addr in (net.WILDCARD[family], net.LOOPBACK[family]):
+            with Pool() as pool:
+                port = net.port()
+                copies = [pool.server(kind, family, port, addr=addr)]
+                ps.rule(f"add {kind} {port} policy=rr")
+                fails("EADDRINUSE", f"{text} {addr}: not yet",
+                      net.server, kind, family, port, addr=addr)
+                ps.rule(f"add {kind} {port} policy=rr force=1")
+                copies += pool.servers(2, kind, family, port, addr=addr)
+                equal(ps.group(copies[0]).ids(), [0, 1, 2],
+                      f"{text} {addr}: three members")
+                equal(net.counts(net.burst(
+                    copies, (net.LOOPBACK[family], port), 30), 3), [10] * 3,
+                    f"{text} {addr}: share it in turn")
+
+
+@test
+def force_bound_then_listening():
+    """plain TCP sockets that were bound before the rule and listen after"""
+    for family in net.FAMILIES:
+        text = net.FAMILY_NAMES[family]
+        with Pool() as pool:
+            port = net.port()
+            first = pool.new("tcp", family)
+            first.bind((net.WILDCARD[family], port))
+            first.setblocking(False)
+            ps.rule(f"add tcp {port} policy=rr force=1")
+            first.listen(1024)
+            copies = [first, pool.server("tcp", family, port)]
+            equal(net.counts(net.burst(
+                copies, (net.LOOPBACK[family], port), 20), 2), [10, 10],
+                f"{text}: two share it in turn")
+
+
+@test
+def force_and_other_users():
+    """the kernel's own rule about uids isn't loosened"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            ps.rule(f"add {kind} {port} policy=rr force=1")
+            ours = pool.server(kind, family, port)
+
+            def attempt(*prepare):
+                return tap.error_of(lambda: net.server(
+                    kind, family, port, *prepare).close())
+
+            for what, prepare in (("plain", ()), ("JOIN", (ps.member(),)),
+                                  ("SO_REUSEPORT", (net.reuseport,))):
+                equal(proc.as_nobody(attempt, *prepare), "EADDRINUSE",
+                      f"{text}: {what} socket of another uid")
+            equal(ps.group(ours)["members"], 1, f"{text}: one member")
+
+            def refused():
+                sock = net.new(kind, family)
+                error = tap.error_of(sock.bind, (net.WILDCARD[family], port))
+                return error, shares_port(sock)
+
+            equal(proc.as_nobody(refused), ("EADDRINUSE", 0),
+                  f"{text}: SO_REUSEPORT is as it was")
+
+
+@test
+def force_and_clients():
+    """a connection from the port is none of its servers"""
+    for family in net.FAMILIES:
+        text, host = net.FAMILY_NAMES[family], net.LOOPBACK[family]
+        with Pool() as pool:
+            port, elsewhere = net.port(), net.port()
+            server = pool.server("tcp", family, elsewhere)
+            client = pool.add(net.client("tcp", (host, elsewhere),
+                                         (host, port)))
+            ps.rule(f"add tcp {port} policy=rr force=1")
+            equal((ps.table(), ps.get(client, ps.JOIN), shares_port(client)),
+                  ({}, 0, 0), f"{text}: left alone")
+            server.close()
 
 
 @test

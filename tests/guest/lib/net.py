@@ -7,6 +7,7 @@ import os
 import select
 import socket
 import struct
+import time
 
 from . import ns, tap
 
@@ -169,6 +170,58 @@ def burst(servers, address, count, source=None, through=None, between=None):
 def counts(reached, servers):
     """How often each of so many servers was reached."""
     return [reached.count(i) for i in range(servers)]
+
+
+def hold(pool, address, count, source=None):
+    """count TCP clients that stay connected as long as the pool."""
+    return [pool.add(client("tcp", address, source)) for _ in range(count)]
+
+
+def take_all(servers, count, timeout=20):
+    """Take count connections or datagrams; how many each server had.
+
+    Fewer if they don't come in time, more if there are.
+    """
+    shares = [0] * len(servers)
+    end = time.monotonic() + timeout
+    while sum(shares) < count and time.monotonic() < end:
+        # Also what is too much.
+        for i, sock in enumerate(servers):
+            try:
+                while True:
+                    if sock.type == socket.SOCK_STREAM:
+                        sock.accept()[0].close()
+                    else:
+                        sock.recv(2048)
+                    shares[i] += 1
+            except BlockingIOError:
+                pass
+    return shares
+
+
+def deal(servers, address, count, through=None):
+    """count connections or datagrams; how many each server got.
+
+    Cheaper than burst(), and what comes is left queued meanwhile: the load
+    that some policies look at.
+    """
+    kind = "tcp" if servers[0].type == socket.SOCK_STREAM else "udp"
+    shares = [0] * len(servers)
+    while count:
+        # So few that no queue overflows, even if one server gets them all.
+        batch = min(count, 100)
+        with Pool() as pool:
+            for _ in range(batch):
+                if through:
+                    through.sendto(b"x", address)
+                else:
+                    # Until it is accepted: a reset may overtake the end of
+                    # the handshake where two CPUs are at work.
+                    pool.add(client(kind, address))
+            got = take_all(servers, batch)
+        shares = [a + b for a, b in zip(shares, got)]
+        count -= batch
+    return shares
 
 
 def disconnect(sock):

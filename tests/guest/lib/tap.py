@@ -8,6 +8,7 @@ and the next function still runs.
 import errno
 import signal
 import sys
+import time
 import traceback
 
 _tests = []
@@ -77,6 +78,7 @@ def _hung(_signal, _frame):
 def _run_one(function, after, limit):
     name = function.__name__.replace("_", " ")
     diag(f"{name}: {(function.__doc__ or '').strip()}")
+    began = time.monotonic()
     try:
         signal.alarm(limit)
         function()
@@ -94,6 +96,8 @@ def _run_one(function, after, limit):
             ok(False, f"{name} leaves nothing behind", trouble)
     finally:
         signal.alarm(0)
+        # for who wonders why the suite takes so long
+        diag(f"{time.monotonic() - began:.1f} s")
 
 
 def run(before=None, after=None, last=None, limit=120):
