@@ -70,7 +70,9 @@ static void ps_berth_try(struct ps_berth *best, const struct ps_group *g,
 {
 	struct ps_berth berth = { .m = m };
 
-	if (m->sk == from || !ps_member_usable(m, g))
+	/* One that is just being shut down still listens. */
+	if (m->sk == from || !READ_ONCE(m->candidate) ||
+	    !ps_member_usable(m, g))
 		return;
 	if (sk_acceptq_is_full(m->sk))
 		berth.faults |= PS_FAULT_FULL;
