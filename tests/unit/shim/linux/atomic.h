@@ -26,6 +26,11 @@ static inline void atomic_set(atomic_t *v, int i)
 	WRITE_ONCE(v->counter, i);
 }
 
+static inline void atomic_add(int i, atomic_t *v)
+{
+	__atomic_fetch_add(&v->counter, i, __ATOMIC_RELAXED);
+}
+
 static inline int atomic_inc_return(atomic_t *v)
 {
 	return __atomic_add_fetch(&v->counter, 1, __ATOMIC_SEQ_CST);
