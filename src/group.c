@@ -126,6 +126,14 @@ bool ps_group_excludes(const struct ps_key *key, const struct ps_secret *secret)
 	return false;
 }
 
+/* A key is for who joins by its own wish: a rule's sockets have none. */
+static const struct ps_secret *ps_member_secret(const struct ps_member *m)
+{
+	static const struct ps_secret none;
+
+	return m->wish_join ? &m->secret : &none;
+}
+
 static struct ps_group *ps_group_find(const struct ps_key *key)
 {
 	struct ps_group *g;
@@ -264,7 +272,7 @@ static void ps_group_setup(struct ps_group *g, const struct ps_key *key,
 		g->working_generation = founder->wish_working_generation;
 	if (founder->wishes & PS_WISH_AFFINITY)
 		g->affinity = founder->wish_affinity;
-	g->secret = founder->secret;
+	g->secret = *ps_member_secret(founder);
 }
 
 static void ps_group_publish(struct ps_group *g)
@@ -439,8 +447,13 @@ again:
 		ps_group_leave(m);
 		g = NULL;
 	}
-	if (g)
+	if (g) {
+		/* A rule brought it in, and now it comes with a key. */
+		err = -EADDRINUSE;
+		if (!ps_secret_equal(&g->secret, ps_member_secret(m)))
+			goto unlock;
 		goto joined;
+	}
 
 	/*
 	 * Two listening TCP sockets of one address never differ in their uid:
@@ -452,7 +465,7 @@ again:
 		goto unlock;
 	}
 
-	if (ps_group_excludes(&key, &m->secret)) {
+	if (ps_group_excludes(&key, ps_member_secret(m))) {
 		err = -EADDRINUSE;
 		goto unlock;
 	}

@@ -99,7 +99,7 @@ static struct ps_member *ps_berth_find(struct ps_group *g,
 				       const struct sock *from)
 {
 	const struct ps_set *set = rcu_dereference(g->set);
-	u32 all = READ_ONCE(set->all), members = ps_set_count(set) ?: 1;
+	u32 all = ps_set_all(set), members = ps_set_count(set) ?: 1;
 	struct ps_berth best = {};
 	struct ps_member *m;
 	unsigned long id;

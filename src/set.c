@@ -114,11 +114,16 @@ void ps_set_insert(struct ps_set *set, struct ps_member *m, u8 rank)
 	u32 place = ps_set_place(set, rank, m->id);
 	u32 i;
 
-	for (i = set->all++; i > place; i--)
+	for (i = set->all; i > place; i--)
 		rcu_assign_pointer(set->m[i], ps_set_entry(set, i - 1));
 	m->rank = rank;
 	/* Publishes an initialised member to who has an old count. */
 	rcu_assign_pointer(set->m[place], m);
+	/*
+	 * Pairs with smp_load_acquire() in ps_set_all(): the last entry may
+	 * have been empty, or of a member freed long ago.
+	 */
+	smp_store_release(&set->all, set->all + 1);
 	set->ranks[rank]++;
 	ps_set_publish(set);
 }
@@ -148,7 +153,8 @@ void ps_set_remove(struct ps_set *set, struct ps_member *m)
 		 */
 		smp_store_release(&set->n, set->n - 1);
 	}
-	for (set->all--; i < set->all; i++)
+	WRITE_ONCE(set->all, set->all - 1);
+	for (; i < set->all; i++)
 		rcu_assign_pointer(set->m[i], ps_set_entry(set, i + 1));
 	ps_set_publish(set);
 }

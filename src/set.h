@@ -31,8 +31,8 @@ struct ps_set {
 	struct rcu_head rcu;
 	u32 n;			/* entries of the class */
 	bool weighted;		/* weights in the class differ */
+	u32 all;		/* entries of any rank; readers: ps_set_all() */
 	/* Under ps_lock. */
-	u32 all;
 	u32 cap;
 	u32 ranks[PS_RANKS];	/* entries of each */
 	u32 *upto;		/* [cap]: sum of the class' weights up to each */
@@ -74,6 +74,13 @@ static inline u32 ps_set_count(const struct ps_set *set)
 {
 	/* Pairs with ps_set_publish(). */
 	return smp_load_acquire(&set->n);
+}
+
+/* How many entries of any rank a reader may use. Context: any, RCU. */
+static inline u32 ps_set_all(const struct ps_set *set)
+{
+	/* Pairs with smp_store_release() in ps_set_insert(). */
+	return smp_load_acquire(&set->all);
 }
 
 static inline struct ps_member *ps_set_member(const struct ps_set *set, u32 i)

@@ -80,7 +80,8 @@ static void ps_settle_wait(struct ps_group *g)
 {
 	struct ps_settle_wait *wait;
 
-	if (!in_task() || current->flags & (PF_KTHREAD | PF_EXITING) ||
+	if (!in_task() ||
+	    current->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING) ||
 	    READ_ONCE(g->waiter) == current)
 		return;
 	/* The one that unloads us can't wait for its own way back. */
