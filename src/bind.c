@@ -17,12 +17,16 @@
 #include "member_table.h"
 #include "rules.h"
 
+/* Not in a context that may sleep for certain: BPF programs can bind. */
+#define PS_BIND_GFP (GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN)
+
 /* A bind() or listen() on its way. */
 struct ps_binding {
 	struct ps_secret secret;	/* of a socket that is to join */
 	bool joins;			/* by its own wish */
 	bool gave_reuseport;
 	bool was_bound;
+	bool expected;			/* ps_expect() */
 };
 
 static bool ps_steerable(const struct sock *sk)
@@ -55,6 +59,41 @@ static bool ps_forced(const struct sock *sk, u16 port)
 }
 
 /*
+ * A UDP socket gets datagrams from within the kernel's bind() on, before it is a
+ * member: say that it is going to be, so that they go by the group's policy. If
+ * there is no memory for that, it is a stranger in that moment.
+ */
+static void ps_expect(struct sock *sk, u16 port, struct ps_binding *b)
+{
+	struct ps_member *m;
+	struct ps_rule rule;
+
+	if (sk->sk_protocol != IPPROTO_UDP || !sk->sk_reuseport ||
+	    !(b->joins || (port && ps_rule_find(sock_net(sk), IPPROTO_UDP, port,
+						&rule))))
+		return;
+	m = ps_member_get(sk, PS_BIND_GFP);
+	if (IS_ERR(m))
+		return;
+	WRITE_ONCE(m->joining, true);
+	b->expected = true;
+}
+
+/* It has joined, or it won't. */
+static void ps_expect_end(struct sock *sk)
+{
+	struct ps_member *m;
+
+	spin_lock_bh(&ps_lock);
+	m = ps_member_find_locked(sk);
+	if (m) {
+		WRITE_ONCE(m->joining, false);
+		ps_member_drop_if_idle(m);
+	}
+	spin_unlock_bh(&ps_lock);
+}
+
+/*
  * JOIN takes the place of SO_REUSEPORT, also if the program has switched that
  * off since. Returns 0, or -EADDRINUSE if a group's key keeps the socket out.
  */
@@ -69,12 +108,12 @@ static int ps_before_bind(struct sock *sk, u16 port, struct ps_binding *b)
 		sk->sk_reuseport = 1;
 		b->gave_reuseport = true;
 	}
+	ps_expect(sk, port, b);
 	return 0;
 }
 
 static int ps_bind_join(struct sock *sk, const struct ps_binding *b)
 {
-	gfp_t gfp = GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN;
 	struct ps_join how = {};
 	struct ps_member *m;
 	struct ps_rule rule;
@@ -91,12 +130,9 @@ static int ps_bind_join(struct sock *sk, const struct ps_binding *b)
 	if (ps_is_mptcp(sk) && sk->sk_state != TCP_LISTEN)
 		return 0;
 
-	/*
-	 * Not in a context that may sleep for certain: BPF programs can bind.
-	 * What fails for lack of memory is tried again where it may.
-	 */
-	m = ps_member_get(sk, gfp);
-	err = IS_ERR(m) ? PTR_ERR(m) : ps_group_join(sk, &how, gfp);
+	/* What fails for lack of memory is tried again where it may sleep. */
+	m = ps_member_get(sk, PS_BIND_GFP);
+	err = IS_ERR(m) ? PTR_ERR(m) : ps_group_join(sk, &how, PS_BIND_GFP);
 	if (err == -ENOMEM)
 		ps_adopt_later(sock_net(sk));
 	return err == -EADDRINUSE ? err : 0;
@@ -128,10 +164,8 @@ static void ps_unbind(struct sock *sk, const struct ps_binding *b)
  * without, both look at what the other has left behind, each after it has left
  * its own: one of them sees the other.
  */
-static int ps_after_bind(struct sock *sk, int err, const struct ps_binding *b)
+static int ps_bound_with(struct sock *sk, int err, const struct ps_binding *b)
 {
-	if (!ps_steerable(sk))
-		return err;
 	if (!err && ps_exclusive_refuses(sk, READ_ONCE(sk->sk_num), &b->secret))
 		err = -EADDRINUSE;
 	else if (!err)
@@ -146,6 +180,16 @@ static int ps_after_bind(struct sock *sk, int err, const struct ps_binding *b)
 failed:
 	if (b->gave_reuseport)
 		sk->sk_reuseport = 0;
+	return err;
+}
+
+static int ps_after_bind(struct sock *sk, int err, const struct ps_binding *b)
+{
+	if (!ps_steerable(sk))
+		return err;
+	err = ps_bound_with(sk, err, b);
+	if (b->expected)
+		ps_expect_end(sk);
 	return err;
 }
 

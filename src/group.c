@@ -9,9 +9,11 @@
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
+#include "flow.h"
 #include "group.h"
 #include "member_table.h"
 #include "net.h"
+#include "policy/quic.h"
 #include "rank.h"
 #include "sysfs.h"
 #include "trace.h"
@@ -214,6 +216,7 @@ static struct ps_group *ps_group_alloc(gfp_t gfp)
 	}
 	RCU_INIT_POINTER(g->set, set);
 	xa_init_flags(&g->ids, XA_FLAGS_ALLOC | XA_FLAGS_ACCOUNT);
+	ps_flows_start(g);
 	/* The first turn is the first member's. */
 	atomic_set(&g->turn, -1);
 	atomic64_set(&g->fallbacks, 0);
@@ -229,8 +232,10 @@ static struct ps_group *ps_group_alloc(gfp_t gfp)
 static void ps_group_free(struct ps_group *g)
 {
 	xa_destroy(&g->ids);
+	xa_destroy(&g->handles);
 	kvfree(rcu_dereference_protected(g->set, 1));
 	kvfree(rcu_dereference_protected(g->index, 1));
+	kvfree(rcu_dereference_protected(g->flows, 1));
 	mem_cgroup_put(g->memcg);
 	kfree_sensitive(g);
 }
@@ -272,6 +277,9 @@ static void ps_group_setup(struct ps_group *g, const struct ps_key *key,
 		g->working_generation = founder->wish_working_generation;
 	if (founder->wishes & PS_WISH_AFFINITY)
 		g->affinity = founder->wish_affinity;
+	if (how->sets_affinity)
+		g->affinity = how->affinity;
+	g->quic = how->quic ?: PS_QUIC_DEFAULT;
 	g->secret = *ps_member_secret(founder);
 }
 
@@ -333,7 +341,7 @@ void ps_group_select(struct ps_member *m)
 	lockdep_assert_held(&ps_lock);
 	if (m->candidate)
 		return;
-	m->candidate = true;
+	WRITE_ONCE(m->candidate, true);
 	WRITE_ONCE(g->candidates, g->candidates + 1);
 	ps_group_place(m);
 }
@@ -351,7 +359,7 @@ void ps_group_unselect(struct ps_member *m)
 	lockdep_assert_held(&ps_lock);
 	if (!m->candidate)
 		return;
-	m->candidate = false;
+	WRITE_ONCE(m->candidate, false);
 	WRITE_ONCE(g->candidates, g->candidates - 1);
 	ps_group_place(m);
 }
@@ -365,6 +373,21 @@ static void ps_group_grow(struct ps_group *g, struct ps_set *larger)
 	/* Pairs with rcu_dereference() in lookup.c: filled before seen. */
 	rcu_assign_pointer(g->set, larger);
 	kvfree_rcu(set, rcu);
+}
+
+/*
+ * What flows know a member by. Once round takes four thousand million members,
+ * and a flow isn't a live one for as long as that.
+ */
+static int ps_handle_alloc(struct ps_group *g, struct ps_member *m, gfp_t gfp)
+{
+	int err;
+
+	if (g->key.proto != IPPROTO_UDP)
+		return 0;
+	err = xa_alloc_cyclic(&g->handles, &m->handle, m,
+			      XA_LIMIT(1, U32_MAX - 1), &g->next_handle, gfp);
+	return err < 0 ? err : 0;
 }
 
 static int ps_group_enroll(struct ps_group *g, struct ps_member *m)
@@ -381,9 +404,11 @@ static int ps_group_enroll(struct ps_group *g, struct ps_member *m)
 	if (err == -EBUSY)
 		err = xa_alloc(&g->ids, &m->id, m,
 			       XA_LIMIT(0, PORTSTEER_MAX_ID), gfp);
-	if (err) {
-		m->id = PS_NO_ID;
-		return -ENOMEM;
+	if (err)
+		goto no_memory;
+	if (ps_handle_alloc(g, m, gfp)) {
+		xa_erase(&g->ids, m->id);
+		goto no_memory;
 	}
 	ps_sysfs_enrolled(g, m);
 	WRITE_ONCE(g->members, g->members + 1);
@@ -391,6 +416,10 @@ static int ps_group_enroll(struct ps_group *g, struct ps_member *m)
 	rcu_assign_pointer(m->group, g);
 	trace_join(g, m);
 	return 0;
+
+no_memory:
+	m->id = PS_NO_ID;
+	return -ENOMEM;
 }
 
 static bool ps_sock_selectable(const struct sock *sk)
@@ -535,6 +564,9 @@ void ps_group_leave(struct ps_member *m)
 	trace_leave(g, m);
 	ps_group_unselect(m);
 	xa_erase(&g->ids, m->id);
+	if (m->handle)
+		xa_erase(&g->handles, m->handle);
+	WRITE_ONCE(m->handle, 0);
 	ps_sysfs_left(g, m);
 	g->picked_gone += atomic64_xchg(&m->picked, 0);
 	atomic64_set(&m->migrated_in, 0);

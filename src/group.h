@@ -12,6 +12,7 @@
 #include <linux/atomic.h>
 #include <linux/in6.h>
 #include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/rhashtable.h>
 #include <linux/spinlock.h>
@@ -40,6 +41,7 @@ struct ps_key {
 };
 
 struct mem_cgroup;
+struct ps_flow_table;
 struct ps_group_dir;
 struct ps_index;
 struct ps_member_dir;
@@ -49,11 +51,14 @@ struct ps_group {
 	const struct ps_policy __rcu *policy;
 	struct ps_set __rcu *set;
 	struct ps_index __rcu *index;	/* may be NULL or out of date */
+	struct ps_flow_table __rcu *flows;	/* NULL: no affinity */
 	atomic_t version;		/* of what an index depends on */
 	u32 candidates;			/* members in the kernel's own group */
 	struct ps_key key;
 	bool explicit_policy;	/* chosen by a member or a rule */
 	bool conns;		/* has, or had, connect()ed UDP sockets */
+	u16 quic;		/* PS_QUIC(), see policy/quic.h */
+	struct xarray handles;	/* members, by the handle of ps_member */
 
 	/* Written by packets. */
 	atomic_t turn ____cacheline_aligned_in_smp;
@@ -61,6 +66,7 @@ struct ps_group {
 	atomic64_t fallbacks;
 	atomic64_t migrated;
 	atomic64_t migrate_failed;
+	atomic64_t flows_full;	/* datagrams whose flow couldn't be kept */
 	/* Since a listener last began to leave; see migrate.c. */
 	u32 epoch;
 	u32 moved;
@@ -70,6 +76,7 @@ struct ps_group {
 	bool keep_queue;	/* !migrate: what a leaving member has queued */
 	s32 working_generation;	/* -1: all */
 	u32 affinity;		/* seconds */
+	u32 next_handle;
 	struct ps_secret secret;
 	u64 picked_gone;	/* by members that have left */
 	u32 members;
@@ -84,6 +91,8 @@ struct ps_group {
 	refcount_t refs;
 	struct mem_cgroup *memcg;	/* to charge, or NULL */
 	struct delayed_work settle;	/* see settle.c */
+	struct mutex flows_mutex;	/* for who replaces the table */
+	u32 flow_slots;			/* under it: of a table, if there is one */
 	struct task_struct *waiter;	/* only ever compared */
 };
 
@@ -118,6 +127,7 @@ struct ps_member {
 
 	/* Read by policies, written under ps_lock. */
 	u32 id;			/* while in a group */
+	u32 handle;		/* of a UDP member: never another's in the group */
 	u32 weight;
 	u32 generation;
 	s32 cpu;		/* set, or -1 */
@@ -129,8 +139,11 @@ struct ps_member {
 	u32 worker;		/* its thread's id (global), 0: not known */
 	u64 awake;		/* when it last did, local_clock() */
 
-	/* Under ps_lock. */
+	/* Written under ps_lock, read by packets. */
 	bool candidate;		/* is in the kernel's own group */
+	bool joining;		/* being bound to join; under the socket lock */
+
+	/* Under ps_lock. */
 	u8 rank;		/* enum ps_rank, in the group's set */
 	bool wish_join;
 	bool gave_reuseport;	/* SO_REUSEPORT is of our making */
@@ -159,6 +172,9 @@ struct ps_join {
 	const struct ps_policy *policy;
 	bool lock;
 	bool keep_queue;
+	bool sets_affinity;
+	u32 affinity;
+	u16 quic;	/* PS_QUIC_PLACE(), or 0 */
 };
 
 /* member.c */

@@ -50,34 +50,49 @@ static struct ps_group *ps_group_of(const struct ps_member *m)
 }
 
 /*
- * The kernel's own choice, where that may stand: a stranger in the group keeps
- * the share it would have, and a datagram that may still go to a connected
- * socket is counted when that is known (see udp_conns.c).
+ * The group of a socket that the kernel has chosen. A UDP socket that is being
+ * bound, and about to join, is in the kernel's group a moment before it is in
+ * ours: that one's policy is to say, if there is such a group already.
  */
-static noinline struct sock *ps_select_native(struct sock *sk, u32 hash,
-					      struct sk_buff *skb, int hdr_len,
-					      bool *stands)
+static struct ps_group *ps_group_chosen(const struct sock *sk)
+{
+	const struct ps_member *m = ps_member_find(sk);
+	struct ps_group *g = ps_group_of(m);
+	struct ps_key key;
+
+	if (g || !m || !READ_ONCE(m->joining))
+		return g;
+	ps_key_of(&key, sk);
+	return ps_group_find_rcu(&key);
+}
+
+/*
+ * The kernel's own choice, where that may stand: a stranger in the group keeps
+ * the share it would have. Returns the group whose policy is to choose instead,
+ * or NULL.
+ */
+static noinline struct ps_group *ps_select_native(struct sock **sk, u32 hash,
+						  struct sk_buff *skb,
+						  int hdr_len)
 {
 	const struct sock_reuseport *reuse;
 	struct ps_group *g;
 
-	sk = ps_original(reuseport_select_sock)(sk, hash, skb, hdr_len);
-	*stands = true;
-	if (IS_ERR_OR_NULL(sk))
-		return sk;
-	g = ps_group_of(ps_member_find(sk));
+	*sk = ps_original(reuseport_select_sock)(*sk, hash, skb, hdr_len);
+	if (IS_ERR_OR_NULL(*sk))
+		return NULL;
+	g = ps_group_chosen(*sk);
 	if (!g)
-		return sk;
+		return NULL;
 
-	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	reuse = rcu_dereference((*sk)->sk_reuseport_cb);
 	if (!READ_ONCE(g->explicit_policy) && reuse &&
 	    rcu_access_pointer(reuse->prog)) {
 		if (ps_delivers(skb))
 			atomic64_inc(&g->fallbacks);
-		return sk;
+		return NULL;
 	}
-	*stands = false;
-	return sk;
+	return g;
 }
 
 static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
@@ -90,7 +105,6 @@ static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 	const struct ps_set *set;
 	bool starts = false;
 	struct ps_group *g;
-	bool stands;
 	u32 n;
 
 	g = ps_group_of(ps_member_find(sk));
@@ -135,14 +149,11 @@ steer:
 							    hdr_len);
 
 native:
-	native = ps_select_native(sk, hash, skb, hdr_len, &stands);
-	if (stands)
-		return native;
-	sk = native;
-	g = ps_group_of(ps_member_find(sk));
-	reuse = rcu_dereference(sk->sk_reuseport_cb);
+	native = sk;
+	g = ps_select_native(&native, hash, skb, hdr_len);
 	if (!g)
-		return sk;
+		return native;
+	reuse = rcu_dereference(native->sk_reuseport_cb);
 	set = rcu_dereference(g->set);
 	n = ps_set_count(set);
 	goto steer;

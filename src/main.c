@@ -4,6 +4,7 @@
  */
 #include <linux/module.h>
 
+#include "flow.h"
 #include "group.h"
 #include "hooks.h"
 #include "net.h"
@@ -53,6 +54,7 @@ static int __init ps_init(void)
 
 	ps_hash_init();
 	ps_random_init();
+	ps_flow_init();
 	err = ps_settle_init();
 	if (err)
 		return err;

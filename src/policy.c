@@ -19,6 +19,7 @@ static const struct ps_policy *const ps_policies[] = {
 	&ps_policy_rxqueue,
 	&ps_policy_idle,
 	&ps_policy_consistent,
+	&ps_policy_quic,
 };
 
 static const struct ps_policy *ps_default_policy = &ps_policy_hash;

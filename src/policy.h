@@ -10,6 +10,7 @@
 #include <uapi/portsteer.h>
 
 struct ps_group;
+struct ps_member;
 struct ps_set;
 struct sk_buff;
 
@@ -41,6 +42,9 @@ struct ps_trait {
  *	before, in this lookup; another attempt should give another member,
  *	spread evenly.
  *	Context: softirq or process, in an RCU read section, no locks.
+ * @named: optional: the member that the packet itself is for, whatever its state
+ *	and generation, or NULL: then @pick is asked. It may be unusable.
+ *	Context: as @pick; @flow has a packet.
  * @takes_turns: @pick changes something, or depends on what changes by the
  *	moment, so it must not be called for a packet that may still go
  *	elsewhere
@@ -61,6 +65,8 @@ struct ps_policy {
 	bool by_cpu;
 	u32 (*pick)(struct ps_group *group, const struct ps_set *set, u32 n,
 		    const struct ps_flow *flow, u32 attempt);
+	struct ps_member *(*named)(struct ps_group *group,
+				   const struct ps_flow *flow);
 	size_t (*index_size)(u32 n);
 	void (*index_build)(void *index, const struct ps_trait *traits, u32 n,
 			    const void *old);
@@ -75,6 +81,7 @@ extern const struct ps_policy ps_policy_numa;
 extern const struct ps_policy ps_policy_rxqueue;
 extern const struct ps_policy ps_policy_idle;
 extern const struct ps_policy ps_policy_consistent;
+extern const struct ps_policy ps_policy_quic;
 
 const struct ps_policy *ps_policy_find(const char *name);
 const struct ps_policy *ps_policy_default(void);

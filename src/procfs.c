@@ -12,20 +12,30 @@
 #include "setting.h"
 #include "state_name.h"
 
-static void ps_proc_show_group(struct seq_file *seq, struct ps_group *g)
+/* A line is of one moment, or it would count who isn't there any more. */
+static bool ps_proc_show_group(struct seq_file *seq, struct ps_group *g)
 {
 	char name[PS_NAME_LEN];
+	bool there;
 
-	ps_group_name(g, name, sizeof(name));
-	seq_printf(seq, "%s policy=%s members=%u selectable=%u working_generation=%d affinity=%d locked=%d migrate=%d picked=%llu fallbacks=%lld migrated=%lld migrate_failed=%lld\n",
-		   name, rcu_dereference(g->policy)->name,
-		   READ_ONCE(g->members), ps_group_selectable(g),
-		   ps_group_setting(g, PORTSTEER_WORKING_GENERATION),
-		   ps_group_setting(g, PORTSTEER_AFFINITY),
-		   READ_ONCE(g->locked), !READ_ONCE(g->keep_queue),
-		   ps_group_picked(g), atomic64_read(&g->fallbacks),
-		   atomic64_read(&g->migrated),
-		   atomic64_read(&g->migrate_failed));
+	spin_lock_bh(&ps_lock);
+	there = g->members;
+	if (there) {
+		ps_group_name(g, name, sizeof(name));
+		seq_printf(seq, "%s policy=%s members=%u selectable=%u working_generation=%d affinity=%d locked=%d migrate=%d picked=%llu fallbacks=%lld migrated=%lld migrate_failed=%lld\n",
+			   name,
+			   rcu_dereference_protected(g->policy,
+						     lockdep_is_held(&ps_lock))->name,
+			   g->members, ps_group_selectable(g),
+			   ps_group_setting(g, PORTSTEER_WORKING_GENERATION),
+			   ps_group_setting(g, PORTSTEER_AFFINITY),
+			   g->locked, !g->keep_queue,
+			   ps_group_picked(g), atomic64_read(&g->fallbacks),
+			   atomic64_read(&g->migrated),
+			   atomic64_read(&g->migrate_failed));
+	}
+	spin_unlock_bh(&ps_lock);
+	return there;
 }
 
 static void ps_proc_show_member(struct seq_file *seq, struct ps_member *m,
@@ -54,7 +64,8 @@ static int ps_proc_show(struct seq_file *seq, void *v)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(g, &pn->groups, net_node) {
-		ps_proc_show_group(seq, g);
+		if (!ps_proc_show_group(seq, g))
+			continue;
 		xa_for_each(&g->ids, id, m)
 			ps_proc_show_member(seq, m, id);
 	}

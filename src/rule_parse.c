@@ -3,8 +3,10 @@
 #include <linux/errno.h>
 #include <linux/in.h>
 #include <linux/kernel.h>
+#include <linux/limits.h>
 #include <linux/string.h>
 
+#include "policy/quic.h"
 #include "rule_parse.h"
 
 /* The next word, or NULL; words are parted by any number of blanks. */
@@ -46,7 +48,19 @@ enum ps_rule_option {
 	PS_RULE_LOCK = BIT(1),
 	PS_RULE_MIGRATE = BIT(2),
 	PS_RULE_FORCE = BIT(3),
+	PS_RULE_AFFINITY = BIT(4),
+	PS_RULE_QUIC_OFFSET = BIT(5),
+	PS_RULE_QUIC_LENGTH = BIT(6),
 };
+
+/* In decimal, from @min to @max. */
+static int ps_parse_number(const char *value, u32 min, u32 max, u32 *num)
+{
+	if (value[strspn(value, "0123456789")] ||
+	    kstrtou32(value, 10, num) || *num < min || *num > max)
+		return -EINVAL;
+	return 0;
+}
 
 static int ps_parse_flag(const char *value, bool *flag)
 {
@@ -69,6 +83,14 @@ static int ps_parse_value(u32 option, const char *value,
 		return ps_parse_flag(value, &cmd->migrate);
 	case PS_RULE_FORCE:
 		return ps_parse_flag(value, &cmd->force);
+	case PS_RULE_AFFINITY:
+		return ps_parse_number(value, 0, INT_MAX, &cmd->affinity);
+	case PS_RULE_QUIC_OFFSET:
+		return ps_parse_number(value, 0, PS_QUIC_CID_MAX - 1,
+				       &cmd->quic_offset);
+	case PS_RULE_QUIC_LENGTH:
+		return ps_parse_number(value, 1, PS_QUIC_LENGTH_MAX,
+				       &cmd->quic_length);
 	default:
 		return -EINVAL;
 	}
@@ -78,7 +100,8 @@ static int ps_parse_value(u32 option, const char *value,
 static int ps_parse_option(char *word, u32 *seen, struct ps_rule_cmd *cmd)
 {
 	static const char *const names[] = {
-		"policy", "lock", "migrate", "force",
+		"policy", "lock", "migrate", "force", "affinity",
+		"quic_offset", "quic_length",
 	};
 	char *value = strchr(word, '=');
 	unsigned int i;
@@ -140,10 +163,19 @@ int ps_rule_parse(char *text, struct ps_rule_cmd *cmd)
 		return ps_word(&text) ? -EINVAL : 0;
 
 	cmd->migrate = true;
+	cmd->quic_offset = PS_QUIC_OFFSET(PS_QUIC_DEFAULT);
+	cmd->quic_length = PS_QUIC_LENGTH(PS_QUIC_DEFAULT);
 	while ((word = ps_word(&text))) {
 		err = ps_parse_option(word, &seen, cmd);
 		if (err)
 			return err;
 	}
+	cmd->sets_affinity = seen & PS_RULE_AFFINITY;
+	cmd->sets_quic = seen & (PS_RULE_QUIC_OFFSET | PS_RULE_QUIC_LENGTH);
+	/* What says something of UDP is a mistake elsewhere. */
+	if (cmd->proto != IPPROTO_UDP && (cmd->sets_affinity || cmd->sets_quic))
+		return -EINVAL;
+	if (cmd->quic_offset + cmd->quic_length > PS_QUIC_CID_MAX)
+		return -EINVAL;
 	return cmd->policy ? 0 : -EINVAL;
 }

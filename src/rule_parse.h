@@ -22,6 +22,11 @@ struct ps_rule_cmd {
 	bool lock;
 	bool migrate;
 	bool force;
+	bool sets_affinity;
+	u32 affinity;			/* seconds, 0: off */
+	bool sets_quic;
+	u32 quic_offset;		/* in a connection ID, of the member's id */
+	u32 quic_length;
 };
 
 int ps_rule_parse(char *text, struct ps_rule_cmd *cmd);

@@ -8,6 +8,7 @@
 #include "adopt.h"
 #include "group.h"
 #include "hook.h"
+#include "policy/quic.h"
 #include "rules.h"
 #include "setting.h"
 
@@ -49,6 +50,9 @@ void ps_rule_join(const struct ps_rule *rule, struct ps_join *how)
 	how->policy = rule->policy;
 	how->lock = rule->lock;
 	how->keep_queue = !rule->migrate;
+	how->sets_affinity = rule->sets_affinity;
+	how->affinity = rule->affinity;
+	how->quic = rule->quic;
 }
 
 /* To groups of the port that are there already. Under ps_lock. */
@@ -59,6 +63,11 @@ static void ps_rule_apply(struct ps_group *g, const void *arg)
 	ps_group_set_policy(g, rule->policy);
 	g->locked = rule->lock;
 	WRITE_ONCE(g->keep_queue, !rule->migrate);
+	if (rule->sets_affinity)
+		WRITE_ONCE(g->affinity, rule->affinity);
+	if (rule->quic)
+		WRITE_ONCE(g->quic, rule->quic);
+	ps_group_changed(g);
 }
 
 /* What the rule has said goes with it; the policy stays until another comes. */
@@ -70,16 +79,31 @@ static void ps_rule_unapply(struct ps_group *g, const void *arg)
 		g->locked = false;
 	if (!rule->migrate)
 		WRITE_ONCE(g->keep_queue, false);
+	if (rule->sets_affinity)
+		WRITE_ONCE(g->affinity, 0);
+	if (rule->quic)
+		WRITE_ONCE(g->quic, PS_QUIC_DEFAULT);
+	ps_group_changed(g);
 }
 
 /* The rule as it would be written, like snprintf(). */
 static int ps_rule_print(const struct ps_rule *rule, char *buf, size_t size)
 {
-	return snprintf(buf, size, "add %s %u policy=%s%s%s%s\n",
+	char affinity[sizeof(" affinity=4294967295")] = "";
+	char quic[sizeof(" quic_offset=255 quic_length=255")] = "";
+
+	if (rule->sets_affinity)
+		snprintf(affinity, sizeof(affinity), " affinity=%u",
+			 rule->affinity);
+	if (rule->quic)
+		snprintf(quic, sizeof(quic), " quic_offset=%u quic_length=%u",
+			 PS_QUIC_OFFSET(rule->quic),
+			 PS_QUIC_LENGTH(rule->quic));
+	return snprintf(buf, size, "add %s %u policy=%s%s%s%s%s%s\n",
 			rule->proto == IPPROTO_TCP ? "tcp" : "udp", rule->port,
 			rule->policy->name, rule->lock ? " lock=1" : "",
 			rule->migrate ? "" : " migrate=0",
-			rule->force ? " force=1" : "");
+			rule->force ? " force=1" : "", affinity, quic);
 }
 
 /*
@@ -113,6 +137,10 @@ static int ps_rule_add(struct ps_net *pn, const struct ps_rule_cmd *cmd)
 	rule->lock = cmd->lock;
 	rule->migrate = cmd->migrate;
 	rule->force = cmd->force;
+	rule->sets_affinity = cmd->sets_affinity;
+	rule->affinity = cmd->affinity;
+	if (cmd->sets_quic)
+		rule->quic = PS_QUIC_PLACE(cmd->quic_offset, cmd->quic_length);
 	if (!ps_rules_room(pn, rule)) {
 		kfree(rule);
 		return -ENOSPC;

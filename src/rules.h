@@ -19,6 +19,9 @@ struct ps_rule {
 	bool lock;	/* programs can't change the group */
 	bool migrate;
 	bool force;	/* also sockets that don't ask for SO_REUSEPORT */
+	bool sets_affinity;
+	u32 affinity;	/* seconds, 0: off */
+	u16 quic;	/* PS_QUIC_PLACE(), or 0 */
 	struct rcu_head rcu;
 };
 

@@ -6,7 +6,9 @@
 #include <linux/limits.h>
 #include <linux/rcupdate.h>
 
+#include "flow.h"
 #include "group.h"
+#include "policy/quic.h"
 #include "rank.h"
 #include "setting.h"
 
@@ -39,6 +41,12 @@ bool ps_setting_valid(int opt, s64 value)
 		return value >= -1 && value <= INT_MAX;
 	case PORTSTEER_RX_QUEUE:
 		return value >= -1 && value <= U16_MAX;
+	case PS_SETTING_FLOWS:
+		return value >= 1 && value <= PS_FLOWS_MAX;
+	case PS_SETTING_QUIC_OFFSET:
+		return value >= 0 && value < PS_QUIC_CID_MAX;
+	case PS_SETTING_QUIC_LENGTH:
+		return value >= 1 && value <= PS_QUIC_LENGTH_MAX;
 	default:
 		return false;
 	}
@@ -183,33 +191,91 @@ bool ps_member_set_excludes(int opt)
 /**
  * ps_group_setting() - a number that is a group's
  * @g: the group
- * @opt: PORTSTEER_WORKING_GENERATION or PORTSTEER_AFFINITY
+ * @opt: PORTSTEER_WORKING_GENERATION, PORTSTEER_AFFINITY or PS_SETTING_...
  *
  * Context: any.
  */
 int ps_group_setting(const struct ps_group *g, int opt)
 {
-	if (opt == PORTSTEER_AFFINITY)
+	switch (opt) {
+	case PORTSTEER_AFFINITY:
 		return READ_ONCE(g->affinity);
-	return READ_ONCE(g->working_generation);
+	case PS_SETTING_FLOWS:
+		return READ_ONCE(g->flow_slots);
+	case PS_SETTING_QUIC_OFFSET:
+		return PS_QUIC_OFFSET(READ_ONCE(g->quic));
+	case PS_SETTING_QUIC_LENGTH:
+		return PS_QUIC_LENGTH(READ_ONCE(g->quic));
+	default:
+		return READ_ONCE(g->working_generation);
+	}
+}
+
+/* A connection ID has to have room for both. */
+static int ps_group_set_quic(struct ps_group *g, int opt, int value)
+{
+	int offset, length, err = 0;
+
+	spin_lock_bh(&ps_lock);
+	offset = PS_QUIC_OFFSET(g->quic);
+	length = PS_QUIC_LENGTH(g->quic);
+	if (opt == PS_SETTING_QUIC_OFFSET)
+		offset = value;
+	else
+		length = value;
+	if (offset + length > PS_QUIC_CID_MAX)
+		err = -EINVAL;
+	else
+		WRITE_ONCE(g->quic, PS_QUIC_PLACE(offset, length));
+	spin_unlock_bh(&ps_lock);
+	return err;
+}
+
+/* Needs a table of flows where it wasn't needed before. */
+static int ps_group_set_flows(struct ps_group *g, int opt, int value)
+{
+	int err;
+
+	/* Before, for afterwards it would be too late to fail. */
+	if (opt == PORTSTEER_AFFINITY ? value > 0 : value >= 0) {
+		err = ps_flows_reserve(g);
+		if (err)
+			return err;
+	}
+	if (opt == PORTSTEER_WORKING_GENERATION) {
+		err = ps_group_set_working_generation(g, value);
+	} else {
+		spin_lock_bh(&ps_lock);
+		WRITE_ONCE(g->affinity, value);
+		err = g->members ? 0 : -ENOENT;
+		spin_unlock_bh(&ps_lock);
+	}
+	/* Lets go of a table that isn't needed any more. */
+	ps_flows_update(g);
+	return err;
 }
 
 /**
  * ps_group_set() - change a number that is a group's
  * @g: the group; the caller holds a reference
- * @opt: PORTSTEER_WORKING_GENERATION or PORTSTEER_AFFINITY
+ * @opt: PORTSTEER_WORKING_GENERATION, PORTSTEER_AFFINITY or PS_SETTING_...
  * @value: ps_setting_valid()
  *
  * Context: process, may sleep.
- * Return: 0, -ENOMEM, -ENOENT if the group has disbanded.
+ * Return: 0, -ENOMEM, -ENOENT if the group has disbanded, -EINVAL if it doesn't
+ * go with another setting. On error nothing has changed.
  */
 int ps_group_set(struct ps_group *g, int opt, int value)
 {
-	if (opt == PORTSTEER_AFFINITY) {
-		WRITE_ONCE(g->affinity, value);
-		return 0;
+	switch (opt) {
+	case PS_SETTING_FLOWS:
+		return ps_flows_set_room(g, value);
+	case PS_SETTING_QUIC_OFFSET:
+	case PS_SETTING_QUIC_LENGTH:
+		return ps_group_set_quic(g, opt, value);
+	default:
+		return ps_group_set_flows(g, opt, value);
 	}
-	return ps_group_set_working_generation(g, value);
 }
 
 /**

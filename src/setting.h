@@ -13,6 +13,13 @@ struct ps_group;
 struct ps_member;
 struct ps_policy;
 
+/* Numbers of a group that no option has; as an option's number. */
+enum ps_setting {
+	PS_SETTING_FLOWS = -1,
+	PS_SETTING_QUIC_OFFSET = -2,
+	PS_SETTING_QUIC_LENGTH = -3,
+};
+
 bool ps_setting_valid(int opt, s64 value);
 
 bool ps_member_wished(const struct ps_member *m, int opt);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What has to follow a change of a group, but may sleep, and so can't be done
- * where the group changes: its policy's index, and its directory in sysfs.
+ * where the group changes: its policy's index, its directory in sysfs and its
+ * table of flows.
  *
  * A task that has changed a group, by bind() or close() for instance, finds all
  * of it done when it is back in user space.
@@ -12,6 +13,7 @@
 #include <linux/task_work.h>
 #include <linux/workqueue.h>
 
+#include "flow.h"
 #include "group.h"
 #include "hook.h"
 #include "index.h"
@@ -20,23 +22,10 @@
 /* Threads wander between CPUs: look at them no more often than that. */
 #define PS_DRIFT_DELAY (HZ / 100 ?: 1)
 
+/* When to ask again for memory that there wasn't. */
+#define PS_FLOWS_RETRY HZ
+
 static struct workqueue_struct *ps_settle_queue;
-
-static void ps_settle_work(struct work_struct *work)
-{
-	struct ps_group *g = container_of(to_delayed_work(work),
-					  struct ps_group, settle);
-
-	ps_index_update(g);
-	ps_sysfs_sync(g);
-	ps_group_put(g);
-}
-
-/* Of a new group. Context: any. */
-void ps_settle_start(struct ps_group *g)
-{
-	INIT_DELAYED_WORK(&g->settle, ps_settle_work);
-}
 
 /* The work holds a reference from being queued to its end. */
 static void ps_settle_schedule(struct ps_group *g, unsigned long delay)
@@ -46,6 +35,25 @@ static void ps_settle_schedule(struct ps_group *g, unsigned long delay)
 	if (delay ? !queue_delayed_work(ps_settle_queue, &g->settle, delay) :
 		    mod_delayed_work(ps_settle_queue, &g->settle, 0))
 		ps_group_put(g);
+}
+
+static void ps_settle_work(struct work_struct *work)
+{
+	struct ps_group *g = container_of(to_delayed_work(work),
+					  struct ps_group, settle);
+
+	ps_index_update(g);
+	ps_sysfs_sync(g);
+	/* Flows don't stay on their sockets until there is memory. */
+	if (ps_flows_update(g))
+		ps_settle_schedule(g, PS_FLOWS_RETRY);
+	ps_group_put(g);
+}
+
+/* Of a new group. Context: any. */
+void ps_settle_start(struct ps_group *g)
+{
+	INIT_DELAYED_WORK(&g->settle, ps_settle_work);
 }
 
 struct ps_settle_wait {

@@ -5,6 +5,7 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
+#include "flow.h"
 #include "group.h"
 #include "setting.h"
 #include "sysfs.h"
@@ -160,6 +161,9 @@ static ssize_t ps_number_store(struct device *dev,
 
 PS_NUMBER_ATTR(working_generation, PORTSTEER_WORKING_GENERATION);
 PS_NUMBER_ATTR(affinity, PORTSTEER_AFFINITY);
+PS_NUMBER_ATTR(affinity_flows, PS_SETTING_FLOWS);
+PS_NUMBER_ATTR(quic_offset, PS_SETTING_QUIC_OFFSET);
+PS_NUMBER_ATTR(quic_length, PS_SETTING_QUIC_LENGTH);
 
 struct ps_stat_attr {
 	struct device_attribute attr;
@@ -194,6 +198,16 @@ static u64 ps_stat_migrate_failed(struct ps_group *g)
 	return atomic64_read(&g->migrate_failed);
 }
 
+static u64 ps_stat_flows(struct ps_group *g)
+{
+	return ps_flows_live(g);
+}
+
+static u64 ps_stat_flows_full(struct ps_group *g)
+{
+	return atomic64_read(&g->flows_full);
+}
+
 #define PS_STAT_ATTR(_name, _read)					\
 	static struct ps_stat_attr ps_attr_##_name = {			\
 		.attr = __ATTR(_name, 0444, ps_stat_show, NULL),	\
@@ -204,6 +218,8 @@ PS_STAT_ATTR(picked, ps_group_picked);
 PS_STAT_ATTR(fallbacks, ps_stat_fallbacks);
 PS_STAT_ATTR(migrated, ps_stat_migrated);
 PS_STAT_ATTR(migrate_failed, ps_stat_migrate_failed);
+PS_STAT_ATTR(flows, ps_stat_flows);
+PS_STAT_ATTR(flows_full, ps_stat_flows_full);
 
 static struct attribute *ps_group_attrs[] = {
 	&dev_attr_policy.attr,
@@ -211,6 +227,9 @@ static struct attribute *ps_group_attrs[] = {
 	&dev_attr_migrate.attr,
 	&ps_attr_working_generation.attr.attr,
 	&ps_attr_affinity.attr.attr,
+	&ps_attr_affinity_flows.attr.attr,
+	&ps_attr_quic_offset.attr.attr,
+	&ps_attr_quic_length.attr.attr,
 	NULL,
 };
 
@@ -223,6 +242,8 @@ static struct attribute *ps_stat_attrs[] = {
 	&ps_attr_fallbacks.attr.attr,
 	&ps_attr_migrated.attr.attr,
 	&ps_attr_migrate_failed.attr.attr,
+	&ps_attr_flows.attr.attr,
+	&ps_attr_flows_full.attr.attr,
 	NULL,
 };
 

@@ -17,12 +17,31 @@
 #include "member_table.h"
 #include "pick.h"
 
+/*
+ * What the policy has chosen at the beginning stands, if it takes no turns and
+ * the flow isn't with another member.
+ */
+static struct ps_member *ps_udp_stands(struct ps_group *g, struct ps_member *m,
+				       const struct ps_policy *policy,
+				       const struct ps_flow *flow)
+{
+	struct ps_flow_table *flows;
+	struct ps_flow_ref ref;
+
+	/* Pairs with rcu_assign_pointer() in ps_flows_resize_locked(). */
+	flows = rcu_dereference(g->flows);
+	if (likely(!flows) || ps_named(g, policy, flow))
+		return m;
+	return ps_flow_find(g, flows, flow->skb, &ref) ?:
+	       ps_flow_add(g, flows, &ref, m);
+}
+
 /* @sk is what the lookup found, for a datagram that is delivered. */
-static struct sock *ps_udp_found(struct sock *sk)
+static struct sock *ps_udp_found(struct sock *sk, const struct sk_buff *skb)
 {
 	const struct sock_reuseport *reuse;
 	const struct ps_policy *policy;
-	struct ps_flow flow = {};
+	struct ps_flow flow = { .skb = skb };
 	const struct ps_set *set;
 	struct ps_member *m;
 	struct ps_group *g;
@@ -43,11 +62,8 @@ static struct sock *ps_udp_found(struct sock *sk)
 
 	/* Pairs with rcu_assign_pointer() in ps_group_set_policy(). */
 	policy = rcu_dereference(g->policy);
-	if (!policy->takes_turns) {
-		atomic64_inc(&m->picked);
-		trace_pick(g, m);
-		return sk;
-	}
+	if (!policy->takes_turns)
+		return ps_picked(g, ps_udp_stands(g, m, policy, &flow));
 	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */
 	set = rcu_dereference(g->set);
 	return ps_pick(g, set, ps_set_count(set), policy, &flow, true) ?: sk;
@@ -59,7 +75,7 @@ static struct sock *hook___udp4_lib_lookup(PS_UDP4_PARAMS)
 {
 	struct sock *sk = PS_UDP_ORIGINAL(__udp4_lib_lookup);
 
-	return sk && ps_delivers(skb) ? ps_udp_found(sk) : sk;
+	return sk && ps_delivers(skb) ? ps_udp_found(sk, skb) : sk;
 }
 
 PS_DEFINE_HOOK(__udp4_lib_lookup);
@@ -71,7 +87,7 @@ static struct sock *hook___udp6_lib_lookup(PS_UDP6_PARAMS)
 {
 	struct sock *sk = PS_UDP_ORIGINAL(__udp6_lib_lookup);
 
-	return sk && ps_delivers(skb) ? ps_udp_found(sk) : sk;
+	return sk && ps_delivers(skb) ? ps_udp_found(sk, skb) : sk;
 }
 
 PS_DEFINE_HOOK(__udp6_lib_lookup);

@@ -11,16 +11,14 @@
  * seed, hsiphash (SipHash-1-3 on 64 bit) is enough: an attacker sees no hash
  * values, only, at best, which flows share a worker.
  */
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 #include <linux/kernel.h>
 #include <linux/random.h>
 #include <linux/siphash.h>
-#include <linux/skbuff.h>
 #include <linux/string.h>
 
 #include "../choose.h"
 #include "../policy.h"
+#include "../tuple.h"
 
 /*
  * Written by the operator while packets read it: a lookup that mixes the halves
@@ -41,24 +39,15 @@ static u32 ps_scatter __read_mostly = 1;
  */
 static u32 ps_seeded_hash(const struct sk_buff *skb)
 {
-	const struct iphdr *ip = ip_hdr(skb);
-	/* Source and destination port come first in TCP and in UDP. */
-	u32 ports = *(const u32 *)skb->data;
+	struct ps_tuple6 tuple;
 
-	if (ip->version == 6) {
-		/* Source and destination address come last in the header. */
-		struct {
-			struct in6_addr saddr, daddr;
-			u32 ports;
-		} tuple;
-
-		tuple.saddr = ipv6_hdr(skb)->saddr;
-		tuple.daddr = ipv6_hdr(skb)->daddr;
-		tuple.ports = ports;
+	if (ps_skb_is_v6(skb)) {
+		ps_tuple6_of(skb, &tuple);
 		return hsiphash(&tuple, sizeof(tuple), &ps_seed);
 	}
-	return hsiphash_3u32((__force u32)ip->saddr, (__force u32)ip->daddr,
-			     ports, &ps_seed);
+	return hsiphash_3u32((__force u32)ip_hdr(skb)->saddr,
+			     (__force u32)ip_hdr(skb)->daddr,
+			     ps_skb_ports(skb), &ps_seed);
 }
 
 /**
