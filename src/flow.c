@@ -127,14 +127,11 @@ struct ps_member *ps_flow_add(struct ps_group *g, struct ps_flow_table *flows,
 	struct ps_flow_clock clock = ps_flow_clock(g);
 	u32 handle = READ_ONCE(m->handle), holder;
 
-	/* It is leaving. */
-	if (!handle)
+	/* It is leaving, or has joined another group already. */
+	if (!handle || xa_load(&g->handles, handle) != m)
 		return m;
 	clock.now = ref->now;
-	/* Others wait for a slot that is being written. */
-	preempt_disable();
 	holder = ps_flow_table_add(flows, ref->key, handle, ref->stale, &clock);
-	preempt_enable();
 	if (unlikely(holder == PS_FLOW_FREE)) {
 		atomic64_inc(&g->flows_full);
 		return m;
@@ -147,7 +144,7 @@ void ps_flows_start(struct ps_group *g)
 {
 	/* A lone writer of the table; packets don't take it. */
 	mutex_init(&g->flows_mutex);
-	g->flow_slots = PS_FLOWS_DEFAULT;
+	g->flow_room = PS_FLOWS_DEFAULT;
 	atomic64_set(&g->flows_full, 0);
 	xa_init_flags(&g->handles, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 }
@@ -158,7 +155,9 @@ static struct ps_flow_table *ps_flows_alloc(struct ps_group *g, u32 slots)
 	struct ps_memcg_scope scope;
 
 	ps_memcg_enter(&scope, g->memcg);
-	flows = ps_flow_table_alloc(slots, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	/* The cgroup may be full: that is to be told, nobody is to be killed. */
+	flows = ps_flow_table_alloc(slots, GFP_KERNEL_ACCOUNT | __GFP_NOWARN |
+					   __GFP_RETRY_MAYFAIL);
 	ps_memcg_exit(&scope);
 	return flows;
 }
@@ -174,10 +173,8 @@ static void ps_flows_move(struct ps_group *g, struct ps_flow_table *fresh,
 	synchronize_rcu();
 	for (begin = 0; begin < old->slots; begin += PS_FLOWS_MIN) {
 		rcu_read_lock();
-		preempt_disable();
 		clock = ps_flow_clock(g);
 		ps_flow_table_move(fresh, old, begin, PS_FLOWS_MIN, &clock);
-		preempt_enable();
 		rcu_read_unlock();
 		cond_resched();
 	}
@@ -185,8 +182,11 @@ static void ps_flows_move(struct ps_group *g, struct ps_flow_table *fresh,
 	rcu_assign_pointer(fresh->before, NULL);
 }
 
-static int ps_flows_resize_locked(struct ps_group *g, u32 slots)
+/* @room: of how many flows; 0: no table */
+static int ps_flows_resize_locked(struct ps_group *g, u32 room)
 {
+	/* Half full, it has a slot for every flow. */
+	u32 slots = 2 * room;
 	struct ps_flow_table *old, *fresh = NULL;
 
 	old = rcu_dereference_protected(g->flows,
@@ -222,7 +222,7 @@ int ps_flows_reserve(struct ps_group *g)
 	if (g->key.proto != IPPROTO_UDP)
 		return 0;
 	mutex_lock(&g->flows_mutex);
-	err = ps_flows_resize_locked(g, g->flow_slots);
+	err = ps_flows_resize_locked(g, g->flow_room);
 	mutex_unlock(&g->flows_mutex);
 	return err;
 }
@@ -236,47 +236,61 @@ int ps_flows_reserve(struct ps_group *g)
  */
 int ps_flows_update(struct ps_group *g)
 {
+	bool needed;
 	int err;
 
 	mutex_lock(&g->flows_mutex);
-	err = ps_flows_resize_locked(g, READ_ONCE(g->members) &&
-					ps_flow_ttl(g) ? g->flow_slots : 0);
+	needed = READ_ONCE(g->members) && ps_flow_ttl(g);
+	err = ps_flows_resize_locked(g, needed ? g->flow_room : 0);
 	mutex_unlock(&g->flows_mutex);
 	return err;
 }
 
 /**
- * ps_flows_set_room() - how many flows a group can remember
+ * ps_flows_set_room() - how many flows a group is to remember
  * @g: the group; the caller holds a reference
- * @slots: up to PS_FLOWS_MAX; made a power of two
+ * @room: up to PS_FLOWS_MAX; made a power of two. Nearly twice as many, at best.
  *
  * Context: process, may sleep.
  * Return: 0 or -ENOMEM, and then nothing has changed.
  */
-int ps_flows_set_room(struct ps_group *g, u32 slots)
+int ps_flows_set_room(struct ps_group *g, u32 room)
 {
 	int err = 0;
 
-	slots = roundup_pow_of_two(max_t(u32, slots, PS_FLOWS_MIN));
+	room = roundup_pow_of_two(max_t(u32, room, PS_FLOWS_MIN));
 	mutex_lock(&g->flows_mutex);
 	if (rcu_access_pointer(g->flows))
-		err = ps_flows_resize_locked(g, slots);
+		err = ps_flows_resize_locked(g, room);
 	if (!err)
-		WRITE_ONCE(g->flow_slots, slots);
+		WRITE_ONCE(g->flow_room, room);
 	mutex_unlock(&g->flows_mutex);
 	return err;
 }
 
 /**
  * ps_flows_live() - how many flows a group remembers
- * @g: the group
+ * @g: the group; the caller holds a reference
  *
- * Context: any, RCU. Takes time with the size of the table.
+ * Context: process, may sleep.
  */
 u32 ps_flows_live(struct ps_group *g)
 {
-	const struct ps_flow_table *flows = rcu_dereference(g->flows);
-	struct ps_flow_clock clock = ps_flow_clock(g);
+	const struct ps_flow_table *flows;
+	struct ps_flow_clock clock;
+	u32 begin, live = 0;
 
-	return flows ? ps_flow_table_live(flows, &clock) : 0;
+	/* Keeps the table. */
+	mutex_lock(&g->flows_mutex);
+	flows = rcu_dereference_protected(g->flows,
+					  lockdep_is_held(&g->flows_mutex));
+	for (begin = 0; flows && begin < flows->slots; begin += PS_FLOWS_MIN) {
+		rcu_read_lock();
+		clock = ps_flow_clock(g);
+		live += ps_flow_table_live(flows, begin, PS_FLOWS_MIN, &clock);
+		rcu_read_unlock();
+		cond_resched();
+	}
+	mutex_unlock(&g->flows_mutex);
+	return live;
 }

@@ -12,10 +12,10 @@ struct ps_group;
 struct ps_member;
 struct sk_buff;
 
-/* Slots of a group's table, a power of two. */
+/* Flows that a group is to remember, a power of two. */
 #define PS_FLOWS_MIN 64
-#define PS_FLOWS_MAX (1 << 20)
-#define PS_FLOWS_DEFAULT (1 << 16)
+#define PS_FLOWS_MAX 1048576
+#define PS_FLOWS_DEFAULT 65536
 
 /* Seconds, while a working generation is set and nobody said how many. */
 #define PS_AFFINITY_OVERLAP 120
@@ -31,7 +31,7 @@ void ps_flow_init(void);
 void ps_flows_start(struct ps_group *g);
 int ps_flows_update(struct ps_group *g);
 int ps_flows_reserve(struct ps_group *g);
-int ps_flows_set_room(struct ps_group *g, u32 slots);
+int ps_flows_set_room(struct ps_group *g, u32 room);
 u32 ps_flows_live(struct ps_group *g);
 struct ps_member *ps_flow_find(struct ps_group *g, struct ps_flow_table *flows,
 			       const struct sk_buff *skb,

@@ -2,6 +2,7 @@
 #include <linux/kernel.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/preempt.h>
 #include <linux/processor.h>
 #include <linux/slab.h>
 
@@ -58,9 +59,8 @@ static bool ps_flow_last(const struct ps_flow_slot *slot)
 	       READ_ONCE(slot->holder) == PS_FLOW_FREE;
 }
 
-/* The slot of a flow but for @not, or NULL. */
-static struct ps_flow_slot *ps_flow_slot(struct ps_flow_table *t, u64 key,
-					 const struct ps_flow_slot *not)
+/* The slot of a flow, or NULL. */
+static struct ps_flow_slot *ps_flow_slot(struct ps_flow_table *t, u64 key)
 {
 	struct ps_flow_bucket *b;
 	unsigned int choice, i;
@@ -68,8 +68,7 @@ static struct ps_flow_slot *ps_flow_slot(struct ps_flow_table *t, u64 key,
 	for (choice = 0; choice < 2; choice++) {
 		b = ps_flow_bucket(t, key, choice);
 		for (i = 0; i < PS_FLOW_WAYS; i++) {
-			if (READ_ONCE(b->slot[i].key) == key &&
-			    &b->slot[i] != not)
+			if (READ_ONCE(b->slot[i].key) == key)
 				return &b->slot[i];
 			if (ps_flow_last(&b->slot[i]))
 				break;
@@ -78,49 +77,60 @@ static struct ps_flow_slot *ps_flow_slot(struct ps_flow_table *t, u64 key,
 	return NULL;
 }
 
-/* Who holds the flow of a slot; PS_FLOW_FREE if the slot isn't its any more. */
-static u32 ps_flow_holder(const struct ps_flow_slot *slot, u64 key)
-{
-	/* Pairs with smp_store_release() in ps_flow_put(): key and holder. */
-	u32 holder = smp_load_acquire(&slot->holder);
+/* A slot as it was when somebody looked. */
+struct ps_flow_claim {
+	struct ps_flow_slot *slot;
+	struct ps_flow_slot was;
+};
 
-	return READ_ONCE(slot->key) == key ? holder : PS_FLOW_FREE;
+/* All of it at one moment, or PS_FLOW_BUSY: another CPU is writing it. */
+static void ps_flow_look(struct ps_flow_claim *claim, struct ps_flow_slot *slot)
+{
+	claim->slot = slot;
+	/* Pairs with smp_store_release() in ps_flow_put(). */
+	claim->was.holder = smp_load_acquire(&slot->holder);
+	claim->was.key = READ_ONCE(slot->key);
+	claim->was.seen = READ_ONCE(slot->seen);
+	/* Pairs with cmpxchg() in ps_flow_take(): what comes behind is seen. */
+	smp_rmb();
+	if (READ_ONCE(slot->holder) != claim->was.holder)
+		claim->was.holder = PS_FLOW_BUSY;
 }
 
-/* The same, when whoever is writing it has done so. */
-static u32 ps_flow_holder_settled(const struct ps_flow_slot *slot, u64 key)
+/* The same of a flow's slot, when whoever is writing it has done so. */
+static void ps_flow_look_settled(struct ps_flow_claim *claim,
+				 struct ps_flow_slot *slot, u64 key)
 {
 	unsigned int spins;
-	u32 holder;
 
 	for (spins = 0; spins < PS_FLOW_SPINS; spins++) {
-		holder = ps_flow_holder(slot, key);
-		if (likely(holder != PS_FLOW_BUSY))
+		ps_flow_look(claim, slot);
+		if (likely(claim->was.holder != PS_FLOW_BUSY) ||
+		    claim->was.key != key)
 			break;
 		cpu_relax();
 	}
-	return holder;
 }
 
 static u32 ps_flow_find_in(struct ps_flow_table *t, u64 key,
 			   const struct ps_flow_clock *clock)
 {
-	struct ps_flow_slot *slot = ps_flow_slot(t, key, NULL);
-	u32 holder, seen;
+	struct ps_flow_slot *slot = ps_flow_slot(t, key);
+	struct ps_flow_claim at;
 
 	if (!slot)
 		return PS_FLOW_FREE;
-	holder = ps_flow_holder_settled(slot, key);
-	seen = READ_ONCE(slot->seen);
-	if (!ps_flow_holds(holder) || !ps_flow_fresh(seen, clock))
+	ps_flow_look_settled(&at, slot, key);
+	if (at.was.key != key || !ps_flow_holds(at.was.holder) ||
+	    !ps_flow_fresh(at.was.seen, clock))
 		return PS_FLOW_FREE;
 	/*
 	 * Should the slot have become another flow's just now, then that one
 	 * lives a little longer. Written once a second, for its readers' sake.
 	 */
-	if (seen != clock->now)
+	if (at.was.seen != clock->now)
 		WRITE_ONCE(slot->seen, clock->now);
-	return holder;
+	return at.was.holder;
 }
 
 /**
@@ -154,21 +164,6 @@ u32 ps_flow_table_find(struct ps_flow_table *t, u64 key,
 	return ps_flow_table_add(t, key, holder, PS_FLOW_FREE, clock) ?: holder;
 }
 
-/* A slot as it was when it was found fit to be taken. */
-struct ps_flow_claim {
-	struct ps_flow_slot *slot;
-	struct ps_flow_slot was;
-};
-
-static void ps_flow_look(struct ps_flow_claim *claim, struct ps_flow_slot *slot)
-{
-	claim->slot = slot;
-	/* Pairs with smp_store_release() in ps_flow_put(). */
-	claim->was.holder = smp_load_acquire(&slot->holder);
-	claim->was.key = READ_ONCE(slot->key);
-	claim->was.seen = READ_ONCE(slot->seen);
-}
-
 /* Nobody's, or that of a flow which isn't a live one any more. */
 static bool ps_flow_idle(const struct ps_flow_slot *was,
 			 const struct ps_flow_clock *clock)
@@ -186,15 +181,16 @@ static bool ps_flow_orphaned(const struct ps_flow_slot *was,
 }
 
 /*
- * A slot that no live flow has, in the bucket with fewer of those that do. If
- * there is none, one whose flow's member has gone, for that takes longer to see.
+ * Where to put a flow: the slot that it has already, or one that no live flow
+ * has, in the bucket with fewer of those that do. If there is none, one whose
+ * flow's member has gone, for that takes longer to see.
  */
-static bool ps_flow_room(struct ps_flow_table *t, u64 key,
-			 const struct ps_flow_clock *clock,
-			 struct ps_flow_claim *claim)
+static bool ps_flow_place(struct ps_flow_table *t, u64 key,
+			  const struct ps_flow_clock *clock,
+			  struct ps_flow_claim *claim)
 {
 	unsigned int choice, i, live, fewest = PS_FLOW_WAYS;
-	struct ps_flow_claim at, first = {};
+	struct ps_flow_claim at, first;
 	struct ps_flow_bucket *b;
 
 	claim->slot = NULL;
@@ -204,6 +200,10 @@ static bool ps_flow_room(struct ps_flow_table *t, u64 key,
 		live = 0;
 		for (i = 0; i < PS_FLOW_WAYS; i++) {
 			ps_flow_look(&at, &b->slot[i]);
+			if (at.was.key == key) {
+				*claim = at;
+				return true;
+			}
 			if (!ps_flow_idle(&at.was, clock))
 				live++;
 			else if (!first.slot)
@@ -245,46 +245,78 @@ static bool ps_flow_keeps(const struct ps_flow_slot *was, u32 stale,
 }
 
 /*
- * Puts a flow into a slot. Returns who has the flow then, or PS_FLOW_FREE:
- * others were faster, look again.
+ * Is the flow of a slot that is ours in another slot, too, or being put there?
+ * Where several CPUs put one flow into several slots, each waits only for those
+ * behind its own, and gives way to those before it: nobody waits in a circle.
+ */
+static bool ps_flow_elsewhere(struct ps_flow_table *t,
+			      const struct ps_flow_slot *slot, u64 key,
+			      u32 stale, const struct ps_flow_clock *clock)
+{
+	struct ps_flow_claim theirs;
+	struct ps_flow_slot *other;
+	unsigned int choice, i;
+
+	for (choice = 0; choice < 2; choice++) {
+		other = ps_flow_bucket(t, key, choice)->slot;
+		for (i = 0; i < PS_FLOW_WAYS; i++, other++) {
+			if (ps_flow_last(other))
+				break;
+			if (other == slot || READ_ONCE(other->key) != key)
+				continue;
+			if (other > slot)
+				ps_flow_look_settled(&theirs, other, key);
+			else
+				ps_flow_look(&theirs, other);
+			if (theirs.was.key == key &&
+			    (theirs.was.holder == PS_FLOW_BUSY ||
+			     ps_flow_keeps(&theirs.was, stale, clock)))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Puts a flow into a slot. Returns its holder, or PS_FLOW_FREE: others were
+ * faster, look again.
  */
 static u32 ps_flow_take(struct ps_flow_table *t,
 			const struct ps_flow_claim *claim, u64 key, u32 holder,
 			u32 stale, u32 seen, const struct ps_flow_clock *clock)
 {
-	struct ps_flow_slot *slot = claim->slot, *other;
-	struct ps_flow_claim theirs;
+	struct ps_flow_slot *slot = claim->slot;
+	u32 taken = PS_FLOW_FREE;
 
+	/* Others wait a moment for a slot that is being written. */
+	preempt_disable();
 	if (cmpxchg(&slot->holder, claim->was.holder, PS_FLOW_BUSY) !=
 	    claim->was.holder)
-		return PS_FLOW_FREE;
+		goto out;
 	/* The slot is ours now, but perhaps it has changed since. */
 	if (slot->key != claim->was.key ||
 	    READ_ONCE(slot->seen) != claim->was.seen) {
 		ps_flow_put(slot, slot->key, claim->was.holder,
 			    READ_ONCE(slot->seen));
-		return PS_FLOW_FREE;
+		goto out;
 	}
 	/* Who reads its holder by the new key waits for us. */
 	WRITE_ONCE(slot->key, key);
 	/* Two put one flow into two slots: one of them, at least, sees that. */
 	smp_mb();
-	other = ps_flow_slot(t, key, slot);
-	if (unlikely(other)) {
-		/* Where both see each other the first slot it is. */
-		if (other < slot)
-			ps_flow_holder_settled(other, key);
-		ps_flow_look(&theirs, other);
-		if (theirs.was.key == key &&
-		    ps_flow_keeps(&theirs.was, stale, clock)) {
-			/* Not 0 again: slots are used from the first on. */
-			ps_flow_put(slot, claim->was.key ?: ~key | 1,
-				    claim->was.holder, claim->was.seen);
-			return theirs.was.holder;
-		}
+	if (unlikely(ps_flow_elsewhere(t, slot, key, stale, clock))) {
+		/*
+		 * Not again the flow's that was there: it may have come back
+		 * and be elsewhere now. Not 0: slots are used from the first on.
+		 */
+		ps_flow_put(slot, ~key | 1, PS_FLOW_FREE, 0);
+		goto out;
 	}
 	ps_flow_put(slot, key, holder, seen);
-	return holder;
+	taken = holder;
+out:
+	preempt_enable();
+	return taken;
 }
 
 static u32 ps_flow_add_seen(struct ps_flow_table *t, u64 key, u32 holder,
@@ -292,22 +324,27 @@ static u32 ps_flow_add_seen(struct ps_flow_table *t, u64 key, u32 holder,
 			    const struct ps_flow_clock *clock)
 {
 	struct ps_flow_claim claim;
-	struct ps_flow_slot *slot;
 	unsigned int attempt;
 	u32 taken;
 
 	for (attempt = 0; attempt < PS_FLOW_ATTEMPTS; attempt++) {
-		slot = ps_flow_slot(t, key, NULL);
-		if (slot) {
-			ps_flow_holder_settled(slot, key);
-			ps_flow_look(&claim, slot);
-			if (claim.was.key != key ||
-			    claim.was.holder == PS_FLOW_BUSY)
-				continue;
-			if (ps_flow_keeps(&claim.was, stale, clock))
-				return claim.was.holder;
-		} else if (!ps_flow_room(t, key, clock, &claim)) {
+		if (!ps_flow_place(t, key, clock, &claim))
 			break;
+		if (claim.was.key == key) {
+			if (claim.was.holder == PS_FLOW_BUSY) {
+				ps_flow_look_settled(&claim, claim.slot, key);
+				/* Its CPU is being held up: not for us to wait. */
+				if (claim.was.key == key &&
+				    claim.was.holder == PS_FLOW_BUSY)
+					break;
+				continue;
+			}
+			if (ps_flow_keeps(&claim.was, stale, clock)) {
+				/* Moved here as it was, perhaps, just now. */
+				if ((s32)(seen - claim.was.seen) > 0)
+					WRITE_ONCE(claim.slot->seen, seen);
+				return claim.was.holder;
+			}
 		}
 		taken = ps_flow_take(t, &claim, key, holder, stale, seen,
 				     clock);
@@ -325,10 +362,9 @@ static u32 ps_flow_add_seen(struct ps_flow_table *t, u64 key, u32 holder,
  * @stale: a handle that the flow is no longer to have, or PS_FLOW_FREE
  * @clock: its time
  *
- * Context: any, RCU; a CPU must not be taken away from it for long, for others
- * wait a moment for it to be done.
+ * Context: any, RCU.
  * Return: who has the flow: @holder, or whom another CPU gave it to meanwhile;
- * PS_FLOW_FREE if there was no room.
+ * PS_FLOW_FREE if there was no room, or too much going on there.
  */
 u32 ps_flow_table_add(struct ps_flow_table *t, u64 key, u32 holder, u32 stale,
 		      const struct ps_flow_clock *clock)
@@ -344,7 +380,7 @@ u32 ps_flow_table_add(struct ps_flow_table *t, u64 key, u32 holder, u32 stale,
  * @n: how many of them
  * @clock: its time
  *
- * Context: process, RCU; see ps_flow_table_add().
+ * Context: process, RCU.
  */
 void ps_flow_table_move(struct ps_flow_table *t,
 			const struct ps_flow_table *from, u32 begin, u32 n,
@@ -368,19 +404,21 @@ void ps_flow_table_move(struct ps_flow_table *t,
 }
 
 /**
- * ps_flow_table_live() - how many live flows there are
+ * ps_flow_table_live() - how many live flows there are in some slots
  * @t: the table
+ * @begin: first slot to look at
+ * @n: how many of them
  * @clock: its time
  *
- * Context: any, RCU. Looks at each slot.
+ * Context: any, RCU.
  */
-u32 ps_flow_table_live(const struct ps_flow_table *t,
+u32 ps_flow_table_live(const struct ps_flow_table *t, u32 begin, u32 n,
 		       const struct ps_flow_clock *clock)
 {
 	const struct ps_flow_slot *slot;
 	u32 holder, i, live = 0;
 
-	for (i = 0; i < t->slots; i++) {
+	for (i = begin; i < begin + n; i++) {
 		slot = &t->bucket[i / PS_FLOW_WAYS].slot[i % PS_FLOW_WAYS];
 		holder = READ_ONCE(slot->holder);
 		live += ps_flow_holds(holder) &&

@@ -7,9 +7,10 @@
  * known by a keyed 64-bit hash, its member by a handle that no other member of
  * the group ever has: a table with a million flows takes one for another once
  * in 2^44 lookups. A flow has two buckets where it may be, and goes to the one
- * with fewer live flows; so a table holds nearly as many flows as it has slots
- * (all, in practice, up to 80% of them). A live flow is never put out by
- * another: where both buckets are full of them, a new one isn't remembered.
+ * with fewer live flows, so that buckets are full of them when the whole table
+ * nearly is: of a million new flows in a table that is half full, all find room.
+ * A live flow is never put out by another: where both buckets are full of them,
+ * a new one isn't remembered.
  *
  * A slot's holder says whose turn it is to write: a slot is taken by changing
  * that to PS_FLOW_BUSY, and is there to be read when it has a handle again.
@@ -67,7 +68,7 @@ u32 ps_flow_table_add(struct ps_flow_table *t, u64 key, u32 holder, u32 stale,
 void ps_flow_table_move(struct ps_flow_table *t,
 			const struct ps_flow_table *from, u32 begin, u32 n,
 			const struct ps_flow_clock *clock);
-u32 ps_flow_table_live(const struct ps_flow_table *t,
+u32 ps_flow_table_live(const struct ps_flow_table *t, u32 begin, u32 n,
 		       const struct ps_flow_clock *clock);
 
 #endif /* PS_FLOW_TABLE_H */

@@ -13,6 +13,7 @@
 #include "group.h"
 #include "member_table.h"
 #include "net.h"
+#include "peer.h"
 #include "policy/quic.h"
 #include "rank.h"
 #include "sysfs.h"
@@ -329,6 +330,19 @@ bool ps_group_fits(const struct ps_member *m)
 }
 
 /**
+ * ps_group_count() - members join or leave the kernel's own group
+ * @g: the group
+ * @more: how many
+ *
+ * Context: any, under ps_lock.
+ */
+void ps_group_count(struct ps_group *g, int more)
+{
+	lockdep_assert_held(&ps_lock);
+	WRITE_ONCE(g->candidates, g->candidates + more);
+}
+
+/**
  * ps_group_select() - a member listens, or takes datagrams of all peers
  * @m: in a group, perhaps a candidate already
  *
@@ -342,7 +356,7 @@ void ps_group_select(struct ps_member *m)
 	if (m->candidate)
 		return;
 	WRITE_ONCE(m->candidate, true);
-	WRITE_ONCE(g->candidates, g->candidates + 1);
+	ps_group_count(g, 1);
 	ps_group_place(m);
 }
 
@@ -360,7 +374,7 @@ void ps_group_unselect(struct ps_member *m)
 	if (!m->candidate)
 		return;
 	WRITE_ONCE(m->candidate, false);
-	WRITE_ONCE(g->candidates, g->candidates - 1);
+	ps_group_count(g, -1);
 	ps_group_place(m);
 }
 
@@ -562,6 +576,7 @@ void ps_group_leave(struct ps_member *m)
 	if (!g)
 		return;
 	trace_leave(g, m);
+	ps_peer_release(m);
 	ps_group_unselect(m);
 	xa_erase(&g->ids, m->id);
 	if (m->handle)

@@ -45,6 +45,7 @@ struct ps_flow_table;
 struct ps_group_dir;
 struct ps_index;
 struct ps_member_dir;
+struct ps_peer;
 
 struct ps_group {
 	/* Read by every packet. */
@@ -92,7 +93,7 @@ struct ps_group {
 	struct mem_cgroup *memcg;	/* to charge, or NULL */
 	struct delayed_work settle;	/* see settle.c */
 	struct mutex flows_mutex;	/* for who replaces the table */
-	u32 flow_slots;			/* under it: of a table, if there is one */
+	u32 flow_room;			/* under it: of a table, if there is one */
 	struct task_struct *waiter;	/* only ever compared */
 };
 
@@ -156,6 +157,7 @@ struct ps_member {
 	const struct ps_policy *wish_policy;	/* or NULL */
 	struct ps_secret secret;	/* wished, and shown at joining */
 	struct ps_member_dir *dir;	/* in sysfs, or NULL */
+	struct ps_peer *peer;		/* see peer.c, or NULL */
 
 	/* Of a listener that is closed, see gone.c. */
 	bool gone;
@@ -199,6 +201,7 @@ bool ps_group_excludes(const struct ps_key *key,
 bool ps_group_fits(const struct ps_member *m);
 void ps_group_select(struct ps_member *m);
 void ps_group_unselect(struct ps_member *m);
+void ps_group_count(struct ps_group *g, int more);
 void ps_group_put(struct ps_group *g);
 struct ps_group *ps_group_find_rcu(const struct ps_key *key);
 void ps_group_for_port(const struct net *net, u8 proto, u16 port,

@@ -13,6 +13,7 @@
 #include "hooks.h"
 #include "member_table.h"
 #include "migrate.h"
+#include "peer.h"
 #include "setting.h"
 
 /*
@@ -34,8 +35,10 @@ static void ps_stopped(struct sock *sk)
 	}
 	spin_lock_bh(&ps_lock);
 	m = ps_member_find_locked(sk);
-	if (m && ps_member_group(m))
+	if (m && ps_member_group(m)) {
+		ps_peer_drop(m);
 		ps_group_unselect(m);
+	}
 	spin_unlock_bh(&ps_lock);
 }
 

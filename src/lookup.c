@@ -12,10 +12,12 @@
  */
 #include <linux/tcp.h>
 #include <net/sock_reuseport.h>
+#include <net/udp.h>
 
 #include "hook.h"
 #include "hooks.h"
 #include "member_table.h"
+#include "peer.h"
 #include "pick.h"
 
 /* A segment that a listener answers with a SYN-ACK. */
@@ -66,6 +68,68 @@ static struct ps_group *ps_group_chosen(const struct sock *sk)
 	return ps_group_find_rcu(&key);
 }
 
+/* A UDP socket that has been closed has lost sk_num, but not that. */
+static u16 ps_select_port(const struct sock *sk)
+{
+	return sk->sk_protocol == IPPROTO_UDP ? udp_sk(sk)->udp_port_hash :
+						READ_ONCE(sk->sk_num);
+}
+
+/*
+ * The kernel's lookup may come to a UDP socket that is closed already and give
+ * it the datagram, for it has no group any more. Those whom it has left get it,
+ * if there are any.
+ */
+static struct ps_group *ps_group_left(const struct sock *sk)
+{
+	struct ps_key key;
+
+	if (sk->sk_protocol != IPPROTO_UDP || READ_ONCE(sk->sk_num))
+		return NULL;
+	ps_key_of(&key, sk);
+	key.port = ps_select_port(sk);
+	return ps_group_find_rcu(&key);
+}
+
+/*
+ * A stranger's share is of what is new: a live flow stays with its member, and
+ * what names a member goes there. Returns that one's socket, or NULL.
+ */
+static struct sock *ps_select_kept(const struct sock *stranger,
+				   const struct sk_buff *skb)
+{
+	struct ps_flow flow = { .skb = skb };
+	const struct sock_reuseport *reuse;
+	struct ps_flow_table *flows;
+	struct ps_flow_ref ref;
+	struct ps_member *m;
+	struct ps_group *g;
+	struct ps_key key;
+
+	if (stranger->sk_protocol != IPPROTO_UDP || !ps_delivers(skb))
+		return NULL;
+	ps_key_of(&key, stranger);
+	g = ps_group_find_rcu(&key);
+	if (!g)
+		return NULL;
+	reuse = rcu_dereference(stranger->sk_reuseport_cb);
+	if (!READ_ONCE(g->explicit_policy) && reuse &&
+	    rcu_access_pointer(reuse->prog))
+		return NULL;
+	/* Pairs with rcu_assign_pointer() in ps_group_set_policy(). */
+	m = ps_named(g, rcu_dereference(g->policy), &flow);
+	/* Pairs with rcu_assign_pointer() in ps_flows_resize_locked(). */
+	flows = rcu_dereference(g->flows);
+	if (!m && flows)
+		m = ps_flow_find(g, flows, skb, &ref);
+	if (!m)
+		return NULL;
+	/* Else it is counted at the end of the lookup. */
+	if (READ_ONCE(g->conns) && ps_udp_conns_armed())
+		return m->sk;
+	return ps_picked(g, m);
+}
+
 /*
  * The kernel's own choice, where that may stand: a stranger in the group keeps
  * the share it would have. Returns the group whose policy is to choose instead,
@@ -82,8 +146,10 @@ static noinline struct ps_group *ps_select_native(struct sock **sk, u32 hash,
 	if (IS_ERR_OR_NULL(*sk))
 		return NULL;
 	g = ps_group_chosen(*sk);
-	if (!g)
+	if (!g) {
+		*sk = ps_select_kept(*sk, skb) ?: *sk;
 		return NULL;
+	}
 
 	reuse = rcu_dereference((*sk)->sk_reuseport_cb);
 	if (!READ_ONCE(g->explicit_policy) && reuse &&
@@ -107,7 +173,14 @@ static struct sock *hook_reuseport_select_sock(struct sock *sk, u32 hash,
 	struct ps_group *g;
 	u32 n;
 
-	g = ps_group_of(ps_member_find(sk));
+	if (ps_peer_learns(skb)) {
+		ps_peer_learn(hash);
+		return sk;
+	}
+	picked = ps_peer_find(sk, hash, skb);
+	if (unlikely(picked))
+		return picked;
+	g = ps_group_of(ps_member_find(sk)) ?: ps_group_left(sk);
 	if (unlikely(!g))
 		goto native;
 	/* Pairs with rcu_assign_pointer() in ps_group_grow(). */
@@ -168,7 +241,7 @@ static void notrace ps_filter_select(unsigned long ip, unsigned long parent_ip,
 {
 	const struct sock *sk = (const struct sock *)ps_fregs_arg(fregs, 0);
 
-	if (test_bit(sk->sk_num, ps_ports(sk->sk_protocol)))
+	if (test_bit(ps_select_port(sk), ps_ports(sk->sk_protocol)))
 		ps_fregs_redirect(fregs, hook_reuseport_select_sock);
 }
 

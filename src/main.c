@@ -8,6 +8,7 @@
 #include "group.h"
 #include "hooks.h"
 #include "net.h"
+#include "peer.h"
 #include "policy.h"
 #include "sockopt.h"
 
@@ -58,9 +59,12 @@ static int __init ps_init(void)
 	err = ps_settle_init();
 	if (err)
 		return err;
-	err = ps_members_init();
+	err = ps_peers_init();
 	if (err)
 		goto settle;
+	err = ps_members_init();
+	if (err)
+		goto peers;
 	err = ps_sysfs_init();
 	if (err)
 		goto members;
@@ -90,7 +94,10 @@ members:
 	ps_hooks_done();
 	ps_settle_exit();
 	ps_members_exit();
+	ps_peers_exit();
 	return err;
+peers:
+	ps_peers_exit();
 settle:
 	ps_settle_exit();
 	return err;
@@ -103,6 +110,7 @@ settle:
 static void __exit ps_exit(void)
 {
 	ps_sockopt_exit();
+	ps_peers_stop();
 	ps_hooks_exit();
 	ps_udp_conns_exit();
 	ps_net_exit();
@@ -111,6 +119,7 @@ static void __exit ps_exit(void)
 	ps_hooks_done();
 	ps_settle_exit();
 	ps_members_exit();
+	ps_peers_exit();
 }
 
 module_init(ps_init);

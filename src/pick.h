@@ -35,8 +35,8 @@ static inline struct sock *ps_picked(struct ps_group *g, struct ps_member *m)
 
 /* The member that the policy itself chooses, or NULL. */
 static inline struct ps_member *
-ps_ask(struct ps_group *g, const struct ps_set *set, u32 n,
-       const struct ps_policy *policy, const struct ps_flow *flow)
+ps_ask_policy(struct ps_group *g, const struct ps_set *set, u32 n,
+	      const struct ps_policy *policy, const struct ps_flow *flow)
 {
 	struct ps_member *m;
 	u32 attempt;
@@ -63,7 +63,7 @@ static inline struct ps_member *ps_named(struct ps_group *g,
 									NULL;
 }
 
-/* ps_ask() for a datagram of a group whose live flows stay where they are. */
+/* ps_ask_policy() for a datagram of a group whose live flows stay where they are. */
 static noinline_for_stack struct ps_member *
 ps_ask_flow(struct ps_group *g, struct ps_flow_table *flows,
 	    const struct ps_set *set, u32 n, const struct ps_policy *policy,
@@ -75,7 +75,7 @@ ps_ask_flow(struct ps_group *g, struct ps_flow_table *flows,
 	m = ps_flow_find(g, flows, flow->skb, &ref);
 	if (m)
 		return m;
-	m = ps_ask(g, set, n, policy, flow);
+	m = ps_ask_policy(g, set, n, policy, flow);
 	return m ? ps_flow_add(g, flows, &ref, m) : NULL;
 }
 
@@ -103,13 +103,13 @@ ps_pick(struct ps_group *g, const struct ps_set *set, u32 n,
 	if (unlikely(m))
 		return counts ? ps_picked(g, m) : m->sk;
 	if (!counts) {
-		m = ps_ask(g, set, n, policy, flow);
+		m = ps_ask_policy(g, set, n, policy, flow);
 		return m ? m->sk : NULL;
 	}
 	/* Pairs with rcu_assign_pointer() in ps_flows_resize_locked(). */
 	flows = rcu_dereference(g->flows);
 	m = unlikely(flows) ? ps_ask_flow(g, flows, set, n, policy, flow) :
-			      ps_ask(g, set, n, policy, flow);
+			      ps_ask_policy(g, set, n, policy, flow);
 	if (likely(m))
 		return ps_picked(g, m);
 	atomic64_inc(&g->fallbacks);

@@ -55,18 +55,24 @@ void ps_rule_join(const struct ps_rule *rule, struct ps_join *how)
 	how->quic = rule->quic;
 }
 
+/* A rule, and the one that it takes the place of, or NULL. */
+struct ps_rule_change {
+	const struct ps_rule *rule, *old;
+};
+
 /* To groups of the port that are there already. Under ps_lock. */
 static void ps_rule_apply(struct ps_group *g, const void *arg)
 {
-	const struct ps_rule *rule = arg;
+	const struct ps_rule_change *change = arg;
+	const struct ps_rule *rule = change->rule, *old = change->old;
 
 	ps_group_set_policy(g, rule->policy);
 	g->locked = rule->lock;
 	WRITE_ONCE(g->keep_queue, !rule->migrate);
-	if (rule->sets_affinity)
+	if (rule->sets_affinity || (old && old->sets_affinity))
 		WRITE_ONCE(g->affinity, rule->affinity);
-	if (rule->quic)
-		WRITE_ONCE(g->quic, rule->quic);
+	if (rule->quic || (old && old->quic))
+		WRITE_ONCE(g->quic, rule->quic ?: PS_QUIC_DEFAULT);
 	ps_group_changed(g);
 }
 
@@ -158,12 +164,12 @@ static int ps_rule_add(struct ps_net *pn, const struct ps_rule_cmd *cmd)
 		kfree(rule);
 		return xa_err(old);
 	}
+	ps_group_for_port(pn->net, cmd->proto, cmd->port, ps_rule_apply,
+			  &(struct ps_rule_change){ .rule = rule, .old = old });
 	if (old) {
 		ps_hooks_put();
 		kfree_rcu(old, rcu);
 	}
-
-	ps_group_for_port(pn->net, cmd->proto, cmd->port, ps_rule_apply, rule);
 	ps_adopt_port(pn->net, rule);
 	/* A listen() that began before us hashes its socket after our walk. */
 	ps_adopt_later(pn->net);

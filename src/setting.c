@@ -184,8 +184,9 @@ int ps_member_set(struct ps_member *m, int opt, int value)
  */
 bool ps_member_set_excludes(int opt)
 {
+	/* Without affinity a live flow is no longer kept where it is. */
 	return opt == PORTSTEER_STATE || opt == PORTSTEER_GENERATION ||
-	       opt == PORTSTEER_WORKING_GENERATION;
+	       opt == PORTSTEER_WORKING_GENERATION || opt == PORTSTEER_AFFINITY;
 }
 
 /**
@@ -201,7 +202,7 @@ int ps_group_setting(const struct ps_group *g, int opt)
 	case PORTSTEER_AFFINITY:
 		return READ_ONCE(g->affinity);
 	case PS_SETTING_FLOWS:
-		return READ_ONCE(g->flow_slots);
+		return READ_ONCE(g->flow_room);
 	case PS_SETTING_QUIC_OFFSET:
 		return PS_QUIC_OFFSET(READ_ONCE(g->quic));
 	case PS_SETTING_QUIC_LENGTH:
@@ -250,8 +251,15 @@ static int ps_group_set_flows(struct ps_group *g, int opt, int value)
 		err = g->members ? 0 : -ENOENT;
 		spin_unlock_bh(&ps_lock);
 	}
-	/* Lets go of a table that isn't needed any more. */
-	ps_flows_update(g);
+	/*
+	 * Lets go of a table that isn't needed any more. The one reserved may
+	 * have been seen as such before its time: then it is asked for again.
+	 */
+	if (ps_flows_update(g)) {
+		spin_lock_bh(&ps_lock);
+		ps_group_changed(g);
+		spin_unlock_bh(&ps_lock);
+	}
 	return err;
 }
 

@@ -177,10 +177,18 @@ static ssize_t ps_stat_show(struct device *dev, struct device_attribute *attr,
 	u64 value;
 
 	stat = container_of(attr, struct ps_stat_attr, attr);
-	rcu_read_lock();
 	value = stat->read(ps_dev_group(dev));
-	rcu_read_unlock();
 	return sysfs_emit(buf, "%llu\n", value);
+}
+
+static u64 ps_stat_picked(struct ps_group *g)
+{
+	u64 picked;
+
+	rcu_read_lock();
+	picked = ps_group_picked(g);
+	rcu_read_unlock();
+	return picked;
 }
 
 static u64 ps_stat_fallbacks(struct ps_group *g)
@@ -214,7 +222,7 @@ static u64 ps_stat_flows_full(struct ps_group *g)
 		.read = _read,						\
 	}
 
-PS_STAT_ATTR(picked, ps_group_picked);
+PS_STAT_ATTR(picked, ps_stat_picked);
 PS_STAT_ATTR(fallbacks, ps_stat_fallbacks);
 PS_STAT_ATTR(migrated, ps_stat_migrated);
 PS_STAT_ATTR(migrate_failed, ps_stat_migrate_failed);

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * UDP groups that have connect()ed members. There the kernel goes on looking
- * after a socket of the group has been chosen: a connected one may be better.
- * So a policy that takes turns is asked at the end of the lookup, here, and
- * what was picked is counted here.
+ * The end of a UDP lookup, on ports where members are connect()ed.
+ *
+ * Some groups the kernel has marked as having connected sockets: strangers' that
+ * share the group, and those that were there before it was ours; members' own
+ * are for peer.c. There the kernel goes on looking after a socket of the group
+ * has been chosen: a connected one may be better. So a policy that takes turns
+ * is asked here, and what was picked is counted here.
+ *
+ * And while a socket is being connect()ed the kernel's lookups may miss; here
+ * they are repeated.
  *
  * These hooks are only armed from the first connect() of a member on, since
  * every UDP packet pays for them.
@@ -15,7 +21,17 @@
 #include "hook.h"
 #include "hooks.h"
 #include "member_table.h"
+#include "peer.h"
 #include "pick.h"
+
+/* Is, or was, there a group that the kernel has marked? */
+static bool ps_udp_marked __read_mostly;
+
+static void ps_udp_mark(struct ps_group *g)
+{
+	WRITE_ONCE(g->conns, true);
+	WRITE_ONCE(ps_udp_marked, true);
+}
 
 /*
  * What the policy has chosen at the beginning stands, if it takes no turns and
@@ -46,6 +62,8 @@ static struct sock *ps_udp_found(struct sock *sk, const struct sk_buff *skb)
 	struct ps_member *m;
 	struct ps_group *g;
 
+	if (likely(!READ_ONCE(ps_udp_marked)))
+		return sk;
 	m = ps_member_find(sk);
 	/* Pairs with rcu_assign_pointer() in ps_group_enroll(). */
 	g = m ? rcu_dereference(m->group) : NULL;
@@ -69,13 +87,33 @@ static struct sock *ps_udp_found(struct sock *sk, const struct sk_buff *skb)
 	return ps_pick(g, set, ps_set_count(set), policy, &flow, true) ?: sk;
 }
 
+/* Lookups that come to nothing by such a race, at most, for a datagram. */
+#define PS_UDP_TRIES 3
+
+/*
+ * Has the lookup met a socket that was just being connect()ed? One that gets
+ * another address by that moves to another chain, and takes along who looks at
+ * it: then nobody is found. One that had no peer yet when it was compared, and
+ * has one when that matters, is found for others' datagrams.
+ */
+static bool ps_udp_missed(const struct sock *sk, const struct sk_buff *skb)
+{
+	return !sk || (READ_ONCE(sk->sk_state) == TCP_ESTABLISHED &&
+		       !ps_peer_sent(sk, skb));
+}
+
 PS_DECLARE_ORIGINAL(__udp4_lib_lookup);
 
 static struct sock *hook___udp4_lib_lookup(PS_UDP4_PARAMS)
 {
 	struct sock *sk = PS_UDP_ORIGINAL(__udp4_lib_lookup);
+	unsigned int tries;
 
-	return sk && ps_delivers(skb) ? ps_udp_found(sk, skb) : sk;
+	if (!ps_delivers(skb))
+		return sk;
+	for (tries = 1; tries < PS_UDP_TRIES && ps_udp_missed(sk, skb); tries++)
+		sk = PS_UDP_ORIGINAL(__udp4_lib_lookup);
+	return sk ? ps_udp_found(sk, skb) : NULL;
 }
 
 PS_DEFINE_HOOK(__udp4_lib_lookup);
@@ -86,8 +124,13 @@ PS_DECLARE_ORIGINAL(__udp6_lib_lookup);
 static struct sock *hook___udp6_lib_lookup(PS_UDP6_PARAMS)
 {
 	struct sock *sk = PS_UDP_ORIGINAL(__udp6_lib_lookup);
+	unsigned int tries;
 
-	return sk && ps_delivers(skb) ? ps_udp_found(sk, skb) : sk;
+	if (!ps_delivers(skb))
+		return sk;
+	for (tries = 1; tries < PS_UDP_TRIES && ps_udp_missed(sk, skb); tries++)
+		sk = PS_UDP_ORIGINAL(__udp6_lib_lookup);
+	return sk ? ps_udp_found(sk, skb) : NULL;
 }
 
 PS_DEFINE_HOOK(__udp6_lib_lookup);
@@ -135,7 +178,7 @@ void ps_udp_conns_seen(struct ps_group *g)
 {
 	if (g->key.proto != IPPROTO_UDP)
 		return;
-	WRITE_ONCE(g->conns, true);
+	ps_udp_mark(g);
 	schedule_work(&ps_udp_conns_arm);
 }
 
@@ -154,22 +197,29 @@ PS_DECLARE_ORIGINAL(reuseport_has_conns_set);
 static void hook_reuseport_has_conns_set(struct sock *sk)
 {
 	struct ps_member *m;
+	bool spared;
 
 	ps_hook_enter();
 	/* Members and strangers of the port alike. */
 	if (sk->sk_protocol == IPPROTO_UDP &&
 	    test_bit(READ_ONCE(sk->sk_num), ps_ports_udp)) {
-		/* Failing leaves turns a little uneven, nothing worse. */
+		/* Failing leaves turns a little uneven, and the kernel's races. */
 		ps_hook_set_demand(&ps_hook_set_udp);
+		if (ps_peer_add(sk))
+			goto out;
+		/* With a wildcard address it has got another, and left. */
+		spared = !rcu_access_pointer(sk->sk_reuseport_cb);
 		spin_lock_bh(&ps_lock);
 		m = ps_member_find_locked(sk);
 		if (m && ps_member_group(m)) {
 			ps_group_unselect(m);
-			WRITE_ONCE(ps_member_group(m)->conns, true);
+			if (!spared)
+				ps_udp_mark(ps_member_group(m));
 		}
 		spin_unlock_bh(&ps_lock);
 	}
 	ps_original(reuseport_has_conns_set)(sk);
+out:
 	ps_hook_exit();
 }
 
@@ -187,8 +237,11 @@ static void ps_udp_disconnected(struct sock *sk)
 		return;
 	spin_lock_bh(&ps_lock);
 	m = ps_member_find_locked(sk);
-	if (m && ps_group_fits(m) && sk->sk_state == TCP_CLOSE)
-		ps_group_select(m);
+	if (m && ps_member_group(m) && sk->sk_state == TCP_CLOSE) {
+		ps_peer_drop(m);
+		if (ps_group_fits(m))
+			ps_group_select(m);
+	}
 	spin_unlock_bh(&ps_lock);
 }
 

@@ -4,6 +4,7 @@
 #include <net/tcp.h>
 #include <net/udp.h>
 
+#include "lookup.h"
 #include "walk.h"
 
 static struct inet_hashinfo *ps_tcp_table(const struct net *net)
@@ -12,15 +13,6 @@ static struct inet_hashinfo *ps_tcp_table(const struct net *net)
 	return net->ipv4.tcp_death_row.hashinfo;
 #else
 	return &tcp_hashinfo;
-#endif
-}
-
-static struct udp_table *ps_udp_table(const struct net *net)
-{
-#ifdef PS_UDP_TABLE_PER_NET
-	return net->ipv4.udp_table;
-#else
-	return &udp_table;
 #endif
 }
 

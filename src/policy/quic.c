@@ -73,6 +73,7 @@ bool ps_quic_id(const u8 *data, u32 len, u16 place, u32 *id)
 		return false;
 	if (data[0] & PS_QUIC_FORM_LONG) {
 		if (len < PS_QUIC_LONG || !ps_quic_handshake(data) ||
+		    data[PS_QUIC_LONG - 1] > PS_QUIC_CID_MAX ||
 		    data[PS_QUIC_LONG - 1] < offset + length)
 			return false;
 		data += PS_QUIC_LONG;

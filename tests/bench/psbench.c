@@ -6,7 +6,7 @@
  * A command written to /proc/psbench is run at once, in the network namespace
  * of the writer; reading gives its result:
  *
- *	lookup tcp4|tcp6|udp4|udp6 PORT packet|ack|none COUNT
+ *	lookup tcp4|tcp6|udp4|udp6 PORT packet|ack|new|none COUNT
  *		-> total instructions, lookups that found a socket
  *	close COUNT
  *		-> median of the instructions that closing a socket takes
@@ -14,7 +14,9 @@
  * A lookup is called at the kernel function's entry, as the kernel does, so it
  * passes whatever ftrace has put there. Its packet is a SYN or a datagram that
  * is about to be delivered; "ack" is a SYN-cookie's ACK; "none" a lookup
- * without a packet. The same loop is run once more around an empty function
+ * without a packet. Each comes from another port, and from another address when
+ * ports are used up; always from the same ones, but those of "new", which come
+ * from where none has come from before. The same loop is run once more around an empty function
  * and subtracted: what's left is the lookup without the call itself.
  */
 #include <linux/ip.h>
@@ -41,7 +43,8 @@
 #define PSB_DIF		1
 #define PSB_SPORT	20000
 #define PSB_SPORTS	32768
-#define PSB_SADDR	htonl(0x0a630002)	/* 10.99.0.2 */
+#define PSB_SADDR	0x0a630002		/* 10.99.0.2 and up */
+#define PSB_NEW		1000	/* from that one on: of "new" */
 #define PSB_DADDR	htonl(INADDR_LOOPBACK)
 
 static const struct in6_addr psb_saddr6 = {
@@ -71,14 +74,31 @@ struct psb_job {
 	int doff;
 	u16 port;
 	u32 count;
+	u32 first;		/* of the source addresses */
+	__be32 saddr;
+	struct in6_addr saddr6;
 };
+
+static u32 psb_used;		/* source addresses that "new" has used */
+
+/* Makes the packet, and what is looked up, come from an address. */
+static void psb_set_source(struct psb_job *job, u32 number)
+{
+	job->saddr = htonl(PSB_SADDR + number);
+	job->saddr6 = psb_saddr6;
+	job->saddr6.s6_addr32[2] = htonl(number);
+	if (ip_hdr(psb_skb)->version == 6)
+		ipv6_hdr(psb_skb)->saddr = job->saddr6;
+	else
+		ip_hdr(psb_skb)->saddr = job->saddr;
+}
 
 /*
  * Does a lookup @job->count times. Inlined with its @lookup, so that nothing
  * stands between the loop and the call.
  */
 static __always_inline void
-psb_loop(const struct psb_job *job, struct psb_cost *cost,
+psb_loop(struct psb_job *job, struct psb_cost *cost,
 	 struct sock *(*lookup)(const struct psb_job *job, __be16 sport))
 {
 	__be16 *source = (__be16 *)psb_skb->data;
@@ -92,6 +112,8 @@ psb_loop(const struct psb_job *job, struct psb_cost *cost,
 	for (i = 0; i < job->count; i++) {
 		__be16 sport = htons(PSB_SPORT + i % PSB_SPORTS);
 
+		if (i % PSB_SPORTS == 0)
+			psb_set_source(job, job->first + i / PSB_SPORTS);
 		*source = sport;
 		found += !!lookup(job, sport);
 	}
@@ -145,7 +167,7 @@ static __always_inline struct sock *psb_tcp4(const struct psb_job *job,
 
 	return psb_call(__inet_lookup_listener)(job->net, PSB_TCP_TABLE_ARG
 						job->skb, job->doff,
-						PSB_SADDR, sport, PSB_DADDR,
+						job->saddr, sport, PSB_DADDR,
 						job->port, PSB_DIF, 0);
 }
 
@@ -156,7 +178,7 @@ static __always_inline struct sock *psb_tcp6(const struct psb_job *job,
 
 	return psb_call(inet6_lookup_listener)(job->net, PSB_TCP_TABLE_ARG
 					       job->skb, job->doff,
-					       &psb_saddr6, sport, &psb_daddr6,
+					       &job->saddr6, sport, &psb_daddr6,
 					       job->port, PSB_DIF, 0);
 }
 
@@ -165,7 +187,7 @@ static __always_inline struct sock *psb_udp4(const struct psb_job *job,
 {
 	PSB_UDP_TABLE;
 
-	return psb_call(__udp4_lib_lookup)(job->net, PSB_SADDR, sport,
+	return psb_call(__udp4_lib_lookup)(job->net, job->saddr, sport,
 					   PSB_DADDR, htons(job->port),
 					   PSB_DIF, 0, PS_UDP_TABLE_ARG
 					   job->skb);
@@ -176,28 +198,28 @@ static __always_inline struct sock *psb_udp6(const struct psb_job *job,
 {
 	PSB_UDP_TABLE;
 
-	return psb_call(__udp6_lib_lookup)(job->net, &psb_saddr6, sport,
+	return psb_call(__udp6_lib_lookup)(job->net, &job->saddr6, sport,
 					   &psb_daddr6, htons(job->port),
 					   PSB_DIF, 0, PS_UDP_TABLE_ARG
 					   job->skb);
 }
 
-static void psb_loop_tcp4(const struct psb_job *job, struct psb_cost *cost)
+static void psb_loop_tcp4(struct psb_job *job, struct psb_cost *cost)
 {
 	psb_loop(job, cost, psb_tcp4);
 }
 
-static void psb_loop_tcp6(const struct psb_job *job, struct psb_cost *cost)
+static void psb_loop_tcp6(struct psb_job *job, struct psb_cost *cost)
 {
 	psb_loop(job, cost, psb_tcp6);
 }
 
-static void psb_loop_udp4(const struct psb_job *job, struct psb_cost *cost)
+static void psb_loop_udp4(struct psb_job *job, struct psb_cost *cost)
 {
 	psb_loop(job, cost, psb_udp4);
 }
 
-static void psb_loop_udp6(const struct psb_job *job, struct psb_cost *cost)
+static void psb_loop_udp6(struct psb_job *job, struct psb_cost *cost)
 {
 	psb_loop(job, cost, psb_udp6);
 }
@@ -207,7 +229,7 @@ static struct psb_kind {
 	const char *symbol;
 	u8 proto;
 	bool v6;
-	void (*loop)(const struct psb_job *job, struct psb_cost *cost);
+	void (*loop)(struct psb_job *job, struct psb_cost *cost);
 	void (*aim)(void *target);	/* NULL: the empty function */
 	void *entry;
 } psb_kinds[] = {
@@ -252,7 +274,6 @@ static void psb_make_ip(const struct psb_kind *kind, unsigned int payload)
 		ip6->hop_limit = 64;
 		ip6->payload_len = htons(payload);
 		ip6->nexthdr = kind->proto;
-		ip6->saddr = psb_saddr6;
 		ip6->daddr = psb_daddr6;
 		skb_pull(psb_skb, sizeof(*ip6));
 		return;
@@ -264,7 +285,6 @@ static void psb_make_ip(const struct psb_kind *kind, unsigned int payload)
 	ip->ttl = 64;
 	ip->tot_len = htons(sizeof(*ip) + payload);
 	ip->protocol = kind->proto;
-	ip->saddr = PSB_SADDR;
 	ip->daddr = PSB_DADDR;
 	skb_pull(psb_skb, sizeof(*ip));
 }
@@ -313,6 +333,15 @@ static void psb_find_tables(struct psb_job *job)
 #endif
 }
 
+/* On to addresses that weren't used, for "new" ones. */
+static void psb_advance(struct psb_job *job, const char *packet)
+{
+	if (strcmp(packet, "new"))
+		return;
+	psb_used += DIV_ROUND_UP(job->count, PSB_SPORTS);
+	job->first = PSB_NEW + psb_used;
+}
+
 static int psb_lookup(const char *name, u32 port, const char *packet, u32 count)
 {
 	struct psb_cost empty, cost;
@@ -333,10 +362,13 @@ static int psb_lookup(const char *name, u32 port, const char *packet, u32 count)
 	job.doff = sizeof(struct tcphdr);
 	job.port = port;
 	job.count = count;
+	job.first = 0;
 
 	/* The first round warms what is set up once: hash secrets and the like. */
 	kind->aim(kind->entry);
+	psb_advance(&job, packet);
 	kind->loop(&job, &cost);
+	psb_advance(&job, packet);
 	kind->loop(&job, &cost);
 	kind->aim(NULL);
 	kind->loop(&job, &empty);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Acceptance cases 10 and 11: what portsteer leaves to the kernel."""
+import itertools
 import socket
 import struct
 import subprocess
@@ -14,16 +15,15 @@ IP_ADD_MEMBERSHIP = 35
 ROUNDS = 10
 
 
-def receivers(servers):
-    """Who has got a datagram, as a list of indexes; takes all of them."""
-    with net.Watch(servers) as watch:
-        got = [watch.take()]
-        while len(got) < len(servers):
-            index = watch.take(1)
-            if index is None:
-                break
-            got.append(index)
-        return sorted(got + watch.rest(), key=str)
+def received(watch, count, members):
+    """What each member got of count datagrams to all of them."""
+    got = [[] for _ in range(members)]
+    for _ in range(count * members):
+        came = watch.receive(2)
+        if came is None:
+            break
+        got[came[0]].append(came[1])
+    return got
 
 
 def multicast_device():
@@ -69,27 +69,29 @@ def multicast_and_broadcast():
         INET: {"multicast": ("239.1.2.3",), "broadcast": ("127.255.255.255",)},
         INET6: {"multicast": ("ff02::4321", 0, device)},
     }
-    for policy in POLICIES:
+    for policy, affinity in itertools.product(ps.POLICIES, (0, 60)):
         for family in (INET, INET6):
-            text = f"{policy} {net.FAMILY_NAMES[family]}"
+            text = (f"{policy}{' affinity' if affinity else ''} "
+                    f"{net.FAMILY_NAMES[family]}")
             with Pool() as pool:
                 port = net.port()
                 servers = pool.servers(4, "udp", family, port,
-                                       ps.member(policy))
+                                       ps.member(policy, affinity=affinity))
                 for sock in servers:
                     join_multicast(sock, family,
                                    targets[family]["multicast"][0], device)
                 through = sender(pool, family, device)
+                watch = pool.enter_context(net.Watch(servers))
                 for what, (host, *rest) in targets[family].items():
-                    reached = []
-                    for _ in range(ROUNDS):
-                        through.sendto(b"x", (host, port, *rest))
-                        reached.append(receivers(servers))
-                    equal(reached, [[0, 1, 2, 3]] * ROUNDS, f"{text}: {what}")
+                    sent = [b"%d" % i for i in range(ROUNDS)]
+                    for data in sent:
+                        through.sendto(data, (host, port, *rest))
+                    equal(received(watch, ROUNDS, 4), [sent] * 4,
+                          f"{text}: {what}")
                 reached = net.burst(servers, (net.LOOPBACK[family], port),
                                     ROUNDS)
-                with net.Watch(servers) as watch:
-                    reached += watch.rest()
+                # nor is any left of those to all
+                reached += watch.rest()
                 ok(len(reached) == ROUNDS and None not in reached,
                    f"{text}: unicast sums to exactly {ROUNDS}", reached)
                 equal(sum(ps.group(servers[0]).picked()), ROUNDS,

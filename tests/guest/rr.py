@@ -2,19 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Round robin is exact, and only what starts something takes a turn: a SYN, a
 datagram. DESIGN.md 2.3 and 2.4."""
-import ctypes
-import fcntl
 import socket
-import struct
 import subprocess
 
-from lib import kernel, net, ns, packet, ps, stats, tap
+from lib import kernel, link, net, ns, packet, ps, stats, tap
 from lib.net import INET, INET6, Pool, combinations
-from lib.tap import Skip, equal, ok, test
+from lib.tap import equal, ok, test
 
 UDP_GRO = 104
-SIOCETHTOOL = 0x8946
-ETHTOOL_SGRO = 0x2c
 
 
 def in_turn(reached, members):
@@ -240,25 +235,13 @@ def closed_port():
                         between=between)
 
 
-def veth(outside, inside, namespace):
-    """A pair of devices, one end in namespace."""
-    done = subprocess.run(
-        ["ip", "link", "add", outside, "type", "veth", "peer", "name", inside],
-        capture_output=True, text=True)
-    if done.returncode:
-        raise Skip(f"no veth: {done.stderr.strip()}")
-    subprocess.run(["ip", "link", "set", inside, "netns",
-                    f"/proc/self/fd/{namespace.fileno()}"], check=True,
-                   pass_fds=[namespace.fileno()])
-
-
 @test
 def gro():
     """GRO looks the socket up before the packet is delivered"""
     space = ns.Namespace()
     try:
         with Pool() as pool:
-            veth("psgro0", "psgro1", space)
+            link.veth("psgro0", "psgro1", space)
             pool.callback(subprocess.run, ["ip", "link", "del", "psgro0"])
             commands = ["ip link set psgro0 up",
                         "ip addr add 10.9.9.1/24 dev psgro0"]
@@ -268,11 +251,7 @@ def gro():
                 for command in ("ip link set psgro1 up",
                                 "ip addr add 10.9.9.2/24 dev psgro1"):
                     subprocess.run(command.split(), check=True)
-                switch = ctypes.create_string_buffer(
-                    struct.pack("II", ETHTOOL_SGRO, 1))
-                with socket.socket(INET, socket.SOCK_DGRAM) as sock:
-                    fcntl.ioctl(sock, SIOCETHTOOL, struct.pack(
-                        "16sQ16x", b"psgro1", ctypes.addressof(switch)))
+                link.gro("psgro1")
                 port = net.port()
                 servers = pool.servers(4, "udp", INET, port, ps.member("rr"))
                 for sock in servers:

@@ -16,10 +16,10 @@ import subprocess
 import sys
 import time
 
-from lib import clients, net, proc, ps, tap
+from lib import clients, daemons, net, proc, ps, tap
+from lib.daemons import TMP, alive, children, need, run
 from lib.tap import ok, test
 
-TMP = pathlib.Path("/tmp/servers")
 PAUSE = 0.5		# between restarts
 CONNECTIONS = 8		# of each load generator
 
@@ -54,56 +54,18 @@ frontend web
 """
 
 
-def run(*command):
-    done = subprocess.run([str(word) for word in command], text=True,
-                          capture_output=True)
-    if done.returncode:
-        raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
-
-
-def children(pid):
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        path = f"/proc/{pid}/task/{pid}/children"
-        return [int(word) for word in pathlib.Path(path).read_text().split()]
-    return []
-
-
-def alive(pid):
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-        return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
-    return False
-
-
-def need(condition, what):
-    if not proc.wait_for(condition, 60):
-        raise TimeoutError(f"gave up waiting until {what}")
-
-
 # Draining by id, for kernels that can't move what is queued
-
-def groups():
-    """The groups of the servers' port: {name: group}."""
-    return {name: group for name, group in ps.table().items()
-            if name.endswith(f":{Server.port}")}
-
 
 def drain(members):
     """Nothing new for these, {group: ids}; back when they have nothing."""
-    for name, ids in members.items():
-        for number in ids:
-            ps.sysfs_write(f"/sys/class/portsteer/{name}/members/{number}/state",
-                           "draining")
+    daemons.set_members(members, "state", "draining")
     # A handshake that has begun before is in the queue only when it has ended.
     time.sleep(1)
-    need(lambda: not any(m["backlog"] for name, group in groups().items()
-                         for m in group.members
-                         if m["id"] in members.get(name, ())),
-         "the queues are empty")
+    daemons.need_empty(Server.port, members)
 
 
 def present():
-    return {name: group.ids() for name, group in groups().items()}
+    return daemons.present(Server.port)
 
 
 # The servers. restart() replaces the listeners, or some; drained() does it
@@ -346,13 +308,10 @@ def with_rule(server, times):
 SERVERS = (Nginx, NginxCount, Haproxy, Prefork)
 
 
-def servers(names=()):
-    for server in SERVERS:
-        if not names or server.__name__.lower() in names:
-            yield server()
-
-
 def table(times, names):
+    chosen = daemons.chosen(SERVERS, names)
+    if not chosen:
+        return 0
     make_room()
     ps.prepare_guest()
     how = "a rule" if clients.migrates() else "a rule, drained first"
@@ -360,7 +319,8 @@ def table(times, names):
           "requests:")
     print(f"{'':34}{'kernel alone':>16}{'portsteer, ' + how:>34}")
     bad = 0
-    for server in servers(names):
+    for kind in chosen:
+        server = kind()
         without = restarted(server, times)
         rule = with_rule(server, times)
         print(f"{server.name:34}{without[0]:6} of {without[1]:6}"
@@ -376,7 +336,8 @@ def table(times, names):
 def restarts():
     """requests that fail while servers are restarted, with a rule"""
     make_room()
-    for server in servers():
+    for kind in SERVERS:
+        server = kind()
         failed, answered, said = with_rule(server, 2)
         ok(failed == 0 and answered > 0,
            f"{server.name}: {failed} of {answered} requests failed", said)

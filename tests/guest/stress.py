@@ -16,7 +16,8 @@ from lib.tap import equal, ok, test
 # Every kernel of the matrix but the host's own gets the short form.
 QUICK = os.environ.get("PS_QUICK")
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 10 if QUICK else 30
-SEED = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(2**32)
+SEED = int(sys.argv[2]) if len(sys.argv) > 2 else \
+    random.SystemRandom().randrange(2**32)
 WORKERS = 6
 PORTS = (9001, 9002, 9003, 9004)
 ADDRESSES = {INET: ("0.0.0.0", "127.0.0.1", "127.0.0.2"),

@@ -14,6 +14,7 @@
 
 #include "index.h"
 #include "pick.h"
+#include "policy/quic.h"
 
 #include <machine.h>
 
@@ -44,6 +45,8 @@ static inline void bed_member_init(struct bed *bed, u32 i)
 	m->ran_on = -1;
 	m->rx_queue = -1;
 	m->rank = PS_RANK_NONE;
+	m->candidate = true;
+	xa_store(&bed->group.ids, i, m, GFP_KERNEL);
 }
 
 /* @n usable TCP members, in a set that has none. */
@@ -59,6 +62,7 @@ static inline void bed_init_empty(struct bed *bed, u32 n)
 	bed->group.key.proto = IPPROTO_TCP;
 	bed->group.key.port = 443;
 	bed->group.working_generation = -1;
+	bed->group.quic = PS_QUIC_DEFAULT;
 	bed->group.set = bed->set;
 	bed->group.members = n;
 	for (i = 0; i < n; i++)
@@ -76,6 +80,21 @@ static inline void bed_init(struct bed *bed, u32 n)
 	ps_set_publish(bed->set);
 }
 
+/* Makes it a group of UDP sockets; handles begin at 1. */
+static inline void bed_udp(struct bed *bed)
+{
+	u32 i;
+
+	bed->group.key.proto = IPPROTO_UDP;
+	for (i = 0; i < bed->n; i++) {
+		bed->socks[i].sk_state = TCP_CLOSE;
+		bed->socks[i].sk_protocol = IPPROTO_UDP;
+		bed->members[i].handle = 1 + i;
+		xa_store(&bed->group.handles, 1 + i, &bed->members[i],
+			 GFP_KERNEL);
+	}
+}
+
 static inline void bed_unindex(struct bed *bed)
 {
 	free(bed->index);
@@ -87,6 +106,8 @@ static inline void bed_free(struct bed *bed)
 {
 	bed_unindex(bed);
 	kvfree(bed->set);
+	xa_destroy(&bed->group.ids);
+	xa_destroy(&bed->group.handles);
 	free(bed->members);
 	free(bed->socks);
 }
@@ -227,6 +248,7 @@ static inline const struct ps_flow *bed_flow(struct bed_flow *f, u32 k, bool v6)
 	f->skb.network_header = offsetof(typeof(f->packet), v4);
 	f->skb.transport_header = offsetof(typeof(f->packet), sport);
 	f->skb.data = f->skb.head + f->skb.transport_header;
+	f->skb.len = sizeof(f->packet) - f->skb.transport_header;
 	f->packet.sport = htons(32768 + k % 500);
 	f->packet.dport = htons(443);
 	if (v6) {

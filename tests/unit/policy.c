@@ -119,6 +119,34 @@ static void test_pick(const struct ps_policy *policy)
 	   "doesn't take turns and follow the flow");
 }
 
+/* Whom packets name is a member, and asking changes nothing. */
+static void test_named(const struct ps_policy *policy)
+{
+	struct ps_group before;
+	u32 i, k, strange = 0;
+	struct bed_flow f;
+	struct bed bed;
+
+	if (!policy->named)
+		return;
+	bed_init(&bed, 8);
+	bed_udp(&bed);
+	before = bed.group;
+	for (i = 0; i < 20000; i++) {
+		const struct ps_member *m;
+
+		bed_flow(&f, i, i & 1);
+		for (k = 0; k < sizeof(f.packet.rest); k++)
+			f.packet.rest[k] = rnd_below(3) ? rnd_below(16) : rnd();
+		f.skb.len = rnd_below(4 + sizeof(f.packet.rest) + 1);
+		m = policy->named(&bed.group, &f.flow);
+		strange += m && (m < bed.members || m >= bed.members + 8);
+	}
+	is(strange, 0, "%s: a packet names a member or nobody", policy->name);
+	ok(!memcmp(&before, &bed.group, sizeof(before)), "which changes nothing");
+	bed_free(&bed);
+}
+
 /* Another attempt comes to a usable member: @broken are not, one after another. */
 static void test_unusable(const struct ps_policy *policy, u32 n, u32 broken,
 			  bool indexed)
@@ -187,6 +215,7 @@ static void test_names(void)
 		ok(!name[strspn(name, "abcdefghijklmnopqrstuvwxyz")] && *name,
 		   "is of small letters only");
 		test_pick(all[i].policy);
+		test_named(all[i].policy);
 		test_unusables(all[i].policy);
 		for (j = 0; j < i; j++)
 			unique &= !!strcmp(all[j].policy->name, name);
@@ -200,7 +229,7 @@ static void test_nth(void)
 {
 	static const char *const order[] = {
 		"hash", "rr", "random", "least", "cpu", "numa", "rxqueue", "idle",
-		"consistent",
+		"consistent", "quic",
 	};
 	unsigned int i;
 
@@ -219,7 +248,9 @@ static void test_flags(void)
 		const struct ps_policy *p = all[i].policy;
 
 		is(p->follows_flow, p == &ps_policy_hash ||
-		   p == &ps_policy_consistent, "%s: follows the flow", p->name);
+		   p == &ps_policy_consistent || p == &ps_policy_quic,
+		   "%s: follows the flow", p->name);
+		is(!!p->named, p == &ps_policy_quic, "is told by the packet");
 		is(p->by_cpu, p == &ps_policy_cpu || p == &ps_policy_numa,
 		   "is by CPU");
 		is(p->takes_turns, !p->follows_flow && p != &ps_policy_rxqueue,

@@ -47,7 +47,11 @@ static bool same(const struct ps_rule_cmd *a, const struct ps_rule_cmd *b)
 	return a->verb == b->verb && a->proto == b->proto &&
 	       a->port == b->port && a->policy == b->policy &&
 	       a->lock == b->lock && a->migrate == b->migrate &&
-	       a->force == b->force;
+	       a->force == b->force &&
+	       a->sets_affinity == b->sets_affinity &&
+	       a->affinity == b->affinity && a->sets_quic == b->sets_quic &&
+	       a->quic_offset == b->quic_offset &&
+	       a->quic_length == b->quic_length;
 }
 
 /* The plainest text of a command. */
@@ -55,11 +59,21 @@ static void print_rule(const struct ps_rule_cmd *cmd, char *buf, size_t size)
 {
 	const char *proto = cmd->proto == IPPROTO_TCP ? "tcp" : "udp";
 
+	int len;
+
 	switch (cmd->verb) {
 	case PS_RULE_ADD:
-		snprintf(buf, size, "add %s %u policy=%s lock=%d migrate=%d force=%d",
-			 proto, cmd->port, cmd->policy->name, cmd->lock,
-			 cmd->migrate, cmd->force);
+		len = snprintf(buf, size,
+			       "add %s %u policy=%s lock=%d migrate=%d force=%d",
+			       proto, cmd->port, cmd->policy->name, cmd->lock,
+			       cmd->migrate, cmd->force);
+		if (cmd->sets_affinity)
+			len += snprintf(buf + len, size - len, " affinity=%u",
+					cmd->affinity);
+		if (cmd->sets_quic)
+			snprintf(buf + len, size - len,
+				 " quic_offset=%u quic_length=%u",
+				 cmd->quic_offset, cmd->quic_length);
 		return;
 	case PS_RULE_DEL:
 		snprintf(buf, size, "del %s %u", proto, cmd->port);
@@ -77,9 +91,12 @@ static void test_good(void)
 		const char *text;
 		struct ps_rule_cmd want;
 	} cases[] = {
-#define ALL(proto, port, policy, ...) \
-	{ PS_RULE_ADD, proto, port, policy, __VA_ARGS__ }
+#define ALL(proto, port, policy, lock, migrate, force) \
+	{ PS_RULE_ADD, proto, port, policy, lock, migrate, force, \
+	  false, 0, false, 1, 2 }
 #define ADD(proto, port, policy) ALL(proto, port, policy, false, true, false)
+#define UDP(...) { PS_RULE_ADD, IPPROTO_UDP, 443, &ps_policy_quic, \
+	false, true, false, __VA_ARGS__ }
 #define DEL(_proto, _port) \
 	{ .verb = PS_RULE_DEL, .proto = (_proto), .port = (_port) }
 #define CLEAR { .verb = PS_RULE_CLEAR }
@@ -99,6 +116,26 @@ static void test_good(void)
 		{ "add tcp 443 policy=rr force=0\n", RR(false, true, false) },
 		{ "add tcp 443\tforce=1  migrate=0 policy=rr lock=1 ",
 		  RR(true, false, true) },
+		{ "add udp 443 policy=quic", UDP(false, 0, false, 1, 2) },
+		{ "add udp 443 policy=quic affinity=30", UDP(true, 30, false, 1, 2) },
+		{ "add udp 443 affinity=0 policy=quic\n", UDP(true, 0, false, 1, 2) },
+		{ "add udp 443 policy=quic affinity=2147483647",
+		  UDP(true, 2147483647, false, 1, 2) },
+		{ "add udp 443 policy=quic affinity=007", UDP(true, 7, false, 1, 2) },
+		{ "add udp 443 policy=quic quic_offset=0", UDP(false, 0, true, 0, 2) },
+		{ "add udp 443 policy=quic quic_offset=1", UDP(false, 0, true, 1, 2) },
+		{ "add udp 443 policy=quic quic_offset=18", UDP(false, 0, true, 18, 2) },
+		{ "add udp 443 policy=quic quic_length=1", UDP(false, 0, true, 1, 1) },
+		{ "add udp 443 policy=quic quic_length=8", UDP(false, 0, true, 1, 8) },
+		{ "add udp 443 policy=quic quic_offset=19 quic_length=1",
+		  UDP(false, 0, true, 19, 1) },
+		{ "add udp 443 policy=quic quic_length=1 quic_offset=19",
+		  UDP(false, 0, true, 19, 1) },
+		{ "add udp 443 policy=quic quic_offset=12 quic_length=8",
+		  UDP(false, 0, true, 12, 8) },
+		{ "add udp 443 quic_length=4 affinity=60 policy=quic quic_offset=3",
+		  UDP(true, 60, true, 3, 4) },
+		{ "add tcp 443 policy=quic", ADD(IPPROTO_TCP, 443, &ps_policy_quic) },
 		{ "del tcp 443", DEL(IPPROTO_TCP, 443) },
 		{ "del udp 53\n", DEL(IPPROTO_UDP, 53) },
 		{ " del\tudp  65535\t\n", DEL(IPPROTO_UDP, 65535) },
@@ -179,6 +216,44 @@ static void test_bad(void)
 		"add tcp 443 migrate=0 force=1", "add tcp 443 policy=rr force=1=",
 		"add tcp 443 policy=rr force=1 force=0", "add tcp 443 policy=rr FORCE=1",
 		"del tcp 443 lock=1", "clear force=1",
+		/* those of UDP groups */
+		"add tcp 443 policy=rr affinity=1", "add tcp 443 policy=rr affinity=0",
+		"add tcp 443 affinity=60 policy=hash",
+		"add tcp 443 policy=quic quic_offset=1",
+		"add tcp 443 policy=quic quic_length=2",
+		"add udp 443 affinity=1", "add udp 443 quic_offset=1 quic_length=2",
+		"add udp 443 policy=rr affinity", "add udp 443 policy=rr affinity=",
+		"add udp 443 policy=rr affinity=-1", "add udp 443 policy=rr affinity=+1",
+		"add udp 443 policy=rr affinity=0x1", "add udp 443 policy=rr affinity=1s",
+		"add udp 443 policy=rr affinity=1.5", "add udp 443 policy=rr affinity=on",
+		"add udp 443 policy=rr affinity=2147483648",
+		"add udp 443 policy=rr affinity=4294967295",
+		"add udp 443 policy=rr affinity=4294967296",
+		"add udp 443 policy=rr affinity=4294967297",
+		"add udp 443 policy=rr affinity=99999999999999999999",
+		"add udp 443 policy=rr affinity=1 affinity=1",
+		"add udp 443 affinity=0 policy=rr affinity=1",
+		"add udp 443 policy=rr Affinity=1", "add udp 443 policy=rr affinity =1",
+		"add udp 443 policy=rr affinity= 1",
+		"add udp 443 policy=quic quic_offset=", "add udp 443 policy=quic quic_offset",
+		"add udp 443 policy=quic quic_offset=20",
+		"add udp 443 policy=quic quic_offset=20 quic_length=1",
+		"add udp 443 policy=quic quic_offset=-1",
+		"add udp 443 policy=quic quic_offset=4294967296",
+		"add udp 443 policy=quic quic_length=0",
+		"add udp 443 policy=quic quic_length=9",
+		"add udp 443 policy=quic quic_length=", "add udp 443 policy=quic quic_length",
+		"add udp 443 policy=quic quic_length=4294967297",
+		"add udp 443 policy=quic quic_offset=19",
+		"add udp 443 policy=quic quic_offset=19 quic_length=2",
+		"add udp 443 policy=quic quic_length=2 quic_offset=19",
+		"add udp 443 policy=quic quic_offset=13 quic_length=8",
+		"add udp 443 policy=quic quic_length=8 quic_offset=19",
+		"add udp 443 policy=quic quic_offset=1 quic_offset=1",
+		"add udp 443 policy=quic quic_length=2 quic_length=2",
+		"add udp 443 policy=quic quicoffset=1", "add udp 443 policy=quic quic=1",
+		"add udp 443 policy=quic quic_Offset=1",
+		"del udp 443 affinity=1", "del udp 443 quic_offset=1",
 		/* trailing words */
 		"add tcp 443 policy=rr x", "add tcp 443 policy=rr 80",
 		"del tcp 443 x", "del tcp 443 443", "del tcp 443 policy=rr",
@@ -235,6 +310,8 @@ static void mutate(char *text, size_t size)
 		"add", "del", "clear", "tcp", "udp", "443", "0", "65535", "65536",
 		"policy=rr", "policy=hash", "policy=", "=", "x", "\n", "\t", " ",
 		" lock=1 ", " lock=0", "migrate=0 ", " force=1", "force=",
+		" affinity=7", "affinity=", " affinity=2147483648",
+		" quic_offset=18", " quic_length=3 ", "quic_length=",
 	};
 	size_t len = strlen(text), at = random() % (len + 1);
 	const char *word = words[random() % ARRAY_SIZE(words)];
@@ -284,7 +361,7 @@ static void test_random(unsigned int seed)
 {
 	unsigned int i, good = 0, wrong = 0;
 	struct ps_rule_cmd cmd, again;
-	char text[80], plain[80];
+	char text[100], plain[200];
 
 	printf("# seed %u\n", seed);
 	srandom(seed);

@@ -3,8 +3,11 @@
 #include <linux/atomic.h>
 #include <linux/in6.h>
 #include <linux/kernel.h>
+#include <linux/log2.h>
 #include <linux/siphash.h>
+#include <linux/skbuff.h>
 #include <linux/string.h>
+#include <linux/xarray.h>
 
 #include "tap.h"
 
@@ -66,6 +69,9 @@ static void test_hsiphash(void)
 	   "hsiphash_3u32 hashes the words in their order");
 	is(hsiphash_2u32(words[0], words[1], &key), hsiphash(words, 8, &key),
 	   "hsiphash_2u32 too");
+	is(siphash_3u32(words[0], words[1], words[2], &key),
+	   (s64)shim_siphash(2, 4, words, sizeof(words), &key),
+	   "siphash_3u32 is SipHash-2-4 of the words");
 	is(hsiphash_1u32(words[0], &key), hsiphash(words, 4, &key),
 	   "hsiphash_1u32 too");
 	for (i = 0; i < 128; i++) {
@@ -179,6 +185,49 @@ static void test_arithmetic(void)
 	is(reciprocal_scale(U32_MAX, 1), 0, "reciprocal_scale to one");
 	atomic_set(&v, INT32_MAX);
 	is(atomic_inc_return(&v), INT32_MIN, "atomics wrap around");
+	is(cmpxchg(&v.counter, INT32_MIN, 5), INT32_MIN, "cmpxchg returns what was");
+	is(cmpxchg(&v.counter, 4, 6), 5, "also if it isn't what is wanted");
+	is(v.counter, 5, "and then changes nothing");
+	is(roundup_pow_of_two(1), 1, "roundup_pow_of_two of 1");
+	is(roundup_pow_of_two(64), 64, "of one");
+	is(roundup_pow_of_two(65), 128, "of one more");
+}
+
+static void test_packet(void)
+{
+	u8 head[] = { 0, 1, 2, 3 }, frag[] = { 4, 5, 6 }, buf[8];
+	struct sk_buff skb = {
+		.head = head, .data = head + 1, .len = 6, .data_len = 3,
+		.frag = frag,
+	};
+	u8 *got;
+
+	ok(skb_header_pointer(&skb, 0, 3, buf) == head + 1, "bytes at the head");
+	got = skb_header_pointer(&skb, 1, 4, buf);
+	ok(got == buf && !memcmp(buf, "\x02\x03\x04\x05", 4),
+	   "bytes across the end of it are copied");
+	got = skb_header_pointer(&skb, 3, 3, buf);
+	ok(got == buf && !memcmp(buf, frag, 3), "as are those behind");
+	ok(!skb_header_pointer(&skb, 3, 4, buf), "there are no more");
+	ok(!skb_header_pointer(&skb, 7, 1, buf), "nor beyond");
+}
+
+static void test_xarray(void)
+{
+	static const u32 at[] = { 0, 1, 63, 64, 4095, 65535, U32_MAX - 1 };
+	struct xarray xa;
+	unsigned int i;
+
+	xa_init_flags(&xa, 0);
+	for (i = 0; i < ARRAY_SIZE(at); i++)
+		ok(!xa_load(&xa, at[i]) &&
+		   !xa_store(&xa, at[i], (void *)&at[i], 0), "store at %u", at[i]);
+	for (i = 0; i < ARRAY_SIZE(at); i++)
+		ok(xa_load(&xa, at[i]) == &at[i], "load from %u", at[i]);
+	ok(!xa_load(&xa, 2) && !xa_load(&xa, U32_MAX), "nothing elsewhere");
+	ok(xa_erase(&xa, 64) == &at[3] && !xa_load(&xa, 64) && !xa_erase(&xa, 64),
+	   "erase");
+	xa_destroy(&xa);
 }
 
 int main(void)
@@ -191,5 +240,7 @@ int main(void)
 	test_printf();
 	test_ipv6();
 	test_arithmetic();
+	test_packet();
+	test_xarray();
 	return done();
 }

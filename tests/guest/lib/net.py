@@ -134,6 +134,13 @@ class Watch:
             return self._index[fd]
         return None
 
+    def receive(self, timeout=20):
+        """A datagram: (the server's index, its data), or None in vain."""
+        for fd, _ in self._epoll.poll(timeout, 1):
+            index = self._index[fd]
+            return index, self._servers[index].recv(65536)
+        return None
+
     def rest(self):
         """Everything that is still queued."""
         return list(iter(lambda: self.take(0.1), None))

@@ -29,7 +29,7 @@ OPTIONS = range(JOIN, AFFINITY + 1)
 MAX_ID = 65535
 ACTIVE, STANDBY, DRAINING = range(3)	# STATE
 POLICIES = ("hash", "rr", "random", "least", "cpu", "numa", "rxqueue", "idle",
-            "consistent")
+            "consistent", "quic")
 KO = "/portsteer/portsteer.ko"
 PARAMETERS = "/sys/module/portsteer/parameters"
 TRACING = "/sys/kernel/tracing"

@@ -2,8 +2,13 @@
 /* What stands for the machine, its threads, and the table of groups. */
 #include <machine.h>
 
+#include <linux/processor.h>
+
 #include "group.h"
 #include "worker.h"
+
+void (*shim_between)(void);
+void (*shim_relax)(void);
 
 /* One CPU, one node. */
 struct machine machine = { .nr_cpus = 1, .nr_nodes = 1 };

@@ -20,6 +20,8 @@ struct machine {
 	bool waits[MACHINE_WORKERS];	/* asleep, by the thread's number */
 	u32 asked;		/* calls of ps_worker_waits() */
 	u32 outdated;		/* of ps_groups_outdate() */
+	s64 seconds;		/* since it booted */
+	bool no_memory;		/* large allocations fail */
 };
 
 extern struct machine machine;

@@ -9,6 +9,7 @@
 #include <linux/in6.h>
 #include <linux/kernel.h>
 #include <linux/siphash.h>
+#include <linux/skbuff.h>
 #include <linux/string.h>
 
 ssize_t strscpy(char *dst, const char *src, size_t size)
@@ -107,6 +108,31 @@ int kstrtou16(const char *s, unsigned int base, u16 *res)
 	if (value > UINT16_MAX)
 		return -ERANGE;
 	*res = value;
+	return 0;
+}
+
+int kstrtou32(const char *s, unsigned int base, u32 *res)
+{
+	unsigned long long value;
+	int err = kstrtoull(s, base, &value);
+
+	if (err)
+		return err;
+	if (value > UINT32_MAX)
+		return -ERANGE;
+	*res = value;
+	return 0;
+}
+
+int skb_copy_bits(const struct sk_buff *skb, int offset, void *to, int len)
+{
+	int i, headlen = skb_headlen(skb);
+
+	if (offset > (int)skb->len - len)
+		return -EFAULT;
+	for (i = 0; i < len; i++, offset++)
+		((u8 *)to)[i] = offset < headlen ? skb->data[offset] :
+						   skb->frag[offset - headlen];
 	return 0;
 }
 

@@ -5,6 +5,15 @@
 /* Like the kernel's, these wrap around. */
 #include <linux/types.h>
 
+#define cmpxchg(p, old, new) ({						\
+	typeof(*(p)) _was = (old);					\
+									\
+	shim_point();							\
+	__atomic_compare_exchange_n((p), &_was, (new), false,		\
+				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);	\
+	_was;								\
+})
+
 #define atomic_t struct shim_atomic
 #define atomic64_t struct shim_atomic64
 

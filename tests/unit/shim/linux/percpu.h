@@ -2,9 +2,9 @@
 #ifndef SHIM_LINUX_PERCPU_H
 #define SHIM_LINUX_PERCPU_H
 
-/* One will do: tests have one thread. */
+/* A thread stands for a CPU. */
 #define __percpu
-#define DEFINE_PER_CPU(type, name) type(name)
+#define DEFINE_PER_CPU(type, name) __thread type(name)
 #define raw_cpu_ptr(p) (p)
 
 #endif /* SHIM_LINUX_PERCPU_H */

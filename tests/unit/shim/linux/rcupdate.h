@@ -2,10 +2,13 @@
 #ifndef SHIM_LINUX_RCUPDATE_H
 #define SHIM_LINUX_RCUPDATE_H
 
+#include <linux/atomic.h>
 #include <linux/compiler.h>
 
-static inline void rcu_read_lock(void) {}
-static inline void rcu_read_unlock(void) {}
+/* Of any thread; may be nested. */
+void rcu_read_lock(void);
+void rcu_read_unlock(void);
+void synchronize_rcu(void);
 
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define rcu_dereference_check(p, c) rcu_dereference(p)
@@ -15,5 +18,11 @@ static inline void rcu_read_unlock(void) {}
 /* Pairs with rcu_dereference(). */
 #define rcu_assign_pointer(p, v) smp_store_release(&(p), (v))
 #define RCU_INIT_POINTER(p, v) WRITE_ONCE(p, v)
+
+/* Where it is called one may sleep: so the grace period can be awaited. */
+#define kvfree_rcu(p, field) do {					\
+	synchronize_rcu();						\
+	kvfree(p);							\
+} while (0)
 
 #endif /* SHIM_LINUX_RCUPDATE_H */

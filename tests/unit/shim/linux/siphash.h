@@ -16,6 +16,19 @@ siphash_key_t {
 u64 shim_siphash(unsigned int c, unsigned int d, const void *data, size_t len,
 		 const siphash_key_t *key);
 
+static inline u64 siphash(const void *data, size_t len,
+			  const siphash_key_t *key)
+{
+	return shim_siphash(2, 4, data, len, key);
+}
+
+static inline u64 siphash_3u32(u32 a, u32 b, u32 c, const siphash_key_t *key)
+{
+	const u32 data[] = { a, b, c };
+
+	return siphash(data, sizeof(data), key);
+}
+
 /* On 64 bit, the kernel's hsiphash() is the low half of SipHash-1-3. */
 static inline u32 hsiphash(const void *data, size_t len,
 			   const hsiphash_key_t *key)

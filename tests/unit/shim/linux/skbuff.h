@@ -11,7 +11,27 @@ struct sk_buff {
 	u16 queue_mapping;	/* queue + 1, 0: not recorded */
 	u8 *head;
 	u8 *data;
+	/* Behind data, @data_len of them in @frag and the others at @data. */
+	u32 len;
+	u32 data_len;
+	const u8 *frag;
 };
+
+static inline u32 skb_headlen(const struct sk_buff *skb)
+{
+	return skb->len - skb->data_len;
+}
+
+int skb_copy_bits(const struct sk_buff *skb, int offset, void *to, int len);
+
+/* Where the bytes are, @buffer if they had to be copied there, or NULL. */
+static inline void *skb_header_pointer(const struct sk_buff *skb, int offset,
+				       int len, void *buffer)
+{
+	if ((int)skb_headlen(skb) - offset >= len)
+		return skb->data + offset;
+	return skb_copy_bits(skb, offset, buffer, len) < 0 ? NULL : buffer;
+}
 
 static inline u8 *skb_network_header(const struct sk_buff *skb)
 {

@@ -2,7 +2,9 @@
 #ifndef SHIM_LINUX_SPINLOCK_H
 #define SHIM_LINUX_SPINLOCK_H
 
-/* Tests have one thread. */
+#include <linux/preempt.h>
+
+/* Tests of what takes it have one thread. */
 #define spinlock_t struct shim_spinlock
 
 spinlock_t {

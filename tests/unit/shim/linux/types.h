@@ -24,6 +24,7 @@ typedef __s64 s64;
 
 #define U16_MAX UINT16_MAX
 #define U32_MAX UINT32_MAX
+#define S32_MAX INT32_MAX
 
 #define gfp_t unsigned int
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Devices: a cable to another namespace."""
+import ctypes
+import fcntl
+import socket
+import struct
+import subprocess
+
+from . import net, ns, tap
+
+SIOCETHTOOL = 0x8946
+ETHTOOL_SGRO = 0x2c
+
+
+def ip(command):
+    subprocess.run(["ip", *command.split()], check=True)
+
+
+def veth(outside, inside, namespace):
+    """A pair of devices, one end in namespace."""
+    done = subprocess.run(
+        ["ip", "link", "add", outside, "type", "veth", "peer", "name", inside],
+        capture_output=True, text=True)
+    if done.returncode:
+        raise tap.Skip(f"no veth: {done.stderr.strip()}")
+    subprocess.run(["ip", "link", "set", inside, "netns",
+                    f"/proc/self/fd/{namespace.fileno()}"], check=True,
+                   pass_fds=[namespace.fileno()])
+
+
+def gro(device):
+    """Let a device of the current namespace put packets together."""
+    switch = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SGRO, 1))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, SIOCETHTOOL, struct.pack(
+            "16sQ16x", device.encode(), ctypes.addressof(switch)))
+
+
+class Cable:
+    """A namespace, .space, at the other end of a device; .near and .far are
+    the addresses of both ends by family."""
+
+    near = {net.INET: "10.9.8.1", net.INET6: "fd98::1"}
+    far = {net.INET: "10.9.8.2", net.INET6: "fd98::2"}
+
+    def __init__(self, pool):
+        self.space = ns.Namespace()
+        pool.callback(self.space.close)
+        veth("psnear", "psfar", self.space)
+        pool.callback(ip, "link del psnear")
+        self._up("psnear", self.near)
+        with self.space:
+            self._up("psfar", self.far)
+            gro("psfar")
+
+    @staticmethod
+    def _up(device, hosts):
+        ip(f"link set {device} up")
+        ip(f"addr add {hosts[net.INET]}/24 dev {device}")
+        if net.INET6 in net.FAMILIES:
+            ip(f"addr add {hosts[net.INET6]}/64 dev {device} nodad")
