@@ -189,12 +189,17 @@ static bool ps_peer_look(const struct sock *sk, u32 *hash)
 	return learned;
 }
 
-/* Is it in a group of the kernel's that isn't marked yet? */
+/*
+ * Is it in a group of the kernel's that isn't marked yet? And one with a peer of
+ * port 0 takes what comes from any port, which we would have to look up each.
+ */
 static bool ps_peer_spares(const struct sock *sk)
 {
 	const struct sock_reuseport *reuse;
 	bool spares;
 
+	if (!inet_sk(sk)->inet_dport)
+		return false;
 	rcu_read_lock();
 	reuse = rcu_dereference(sk->sk_reuseport_cb);
 	spares = reuse && !reuse->has_conns;

@@ -88,6 +88,8 @@ const struct ps_policy *ps_policy_default(void);
 const struct ps_policy *ps_policy_nth(unsigned int i);
 
 /* policy/hash.c */
+u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
+		 const struct ps_flow *flow, u32 attempt);
 void ps_hash_init(void);
 int ps_hash_set_seed(const char *text);
 int ps_hash_show_seed(char *buf);

@@ -92,8 +92,9 @@ u32 ps_seed_epoch(void)
 	return smp_load_acquire(&ps_seeds);
 }
 
-static u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
-			const struct ps_flow *flow, u32 attempt)
+/* As a policy's @pick; also for those that go on as hash does. */
+u32 ps_hash_pick(struct ps_group *group, const struct ps_set *set, u32 n,
+		 const struct ps_flow *flow, u32 attempt)
 {
 	return ps_choose_by_hash(set, n, ps_flow_hash(flow), attempt);
 }

@@ -21,7 +21,6 @@
 #include <linux/skbuff.h>
 #include <linux/udp.h>
 
-#include "../choose.h"
 #include "../group.h"
 #include "quic.h"
 
@@ -110,15 +109,9 @@ static struct ps_member *ps_quic_named(struct ps_group *g,
 	return xa_load(&g->ids, id);
 }
 
-static u32 ps_quic_pick(struct ps_group *group, const struct ps_set *set, u32 n,
-			const struct ps_flow *flow, u32 attempt)
-{
-	return ps_choose_by_hash(set, n, ps_flow_hash(flow), attempt);
-}
-
 const struct ps_policy ps_policy_quic = {
 	.name = "quic",
 	.follows_flow = true,
 	.named = ps_quic_named,
-	.pick = ps_quic_pick,
+	.pick = ps_hash_pick,
 };
