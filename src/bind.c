@@ -87,7 +87,8 @@ static void ps_expect_end(struct sock *sk)
 	spin_lock_bh(&ps_lock);
 	m = ps_member_find_locked(sk);
 	if (m) {
-		WRITE_ONCE(m->joining, false);
+		/* Pairs with smp_load_acquire() in ps_group_chosen(). */
+		smp_store_release(&m->joining, false);
 		ps_member_drop_if_idle(m);
 	}
 	spin_unlock_bh(&ps_lock);

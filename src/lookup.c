@@ -62,8 +62,12 @@ static struct ps_group *ps_group_chosen(const struct sock *sk)
 	struct ps_group *g = ps_group_of(m);
 	struct ps_key key;
 
-	if (g || !m || !READ_ONCE(m->joining))
+	if (g || !m)
 		return g;
+	/* Pairs with smp_store_release() in ps_expect_end(). */
+	if (!smp_load_acquire(&m->joining))
+		/* By now it has joined, if it was going to. */
+		return ps_group_of(m);
 	ps_key_of(&key, sk);
 	return ps_group_find_rcu(&key);
 }
@@ -140,12 +144,20 @@ static noinline struct ps_group *ps_select_native(struct sock **sk, u32 hash,
 						  int hdr_len)
 {
 	const struct sock_reuseport *reuse;
+	struct sock *first = *sk;
 	struct ps_group *g;
 
-	*sk = ps_original(reuseport_select_sock)(*sk, hash, skb, hdr_len);
+	*sk = ps_original(reuseport_select_sock)(first, hash, skb, hdr_len);
+	/* It had a group of the kernel's when we looked: it is being closed. */
+	if (unlikely(!*sk && !rcu_access_pointer(first->sk_reuseport_cb))) {
+		g = ps_group_of(ps_member_find(first)) ?: ps_group_left(first);
+		if (g)
+			*sk = first;
+		return g;
+	}
 	if (IS_ERR_OR_NULL(*sk))
 		return NULL;
-	g = ps_group_chosen(*sk);
+	g = ps_group_chosen(*sk) ?: ps_group_left(*sk);
 	if (!g) {
 		*sk = ps_select_kept(*sk, skb) ?: *sk;
 		return NULL;

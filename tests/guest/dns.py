@@ -11,7 +11,6 @@ import platform
 import re
 import select
 import signal
-import socket
 import struct
 import subprocess
 import sys

@@ -44,8 +44,8 @@ def another_uid():
                                  ("SO_REUSEPORT", net.reuseport)):
                 equal(error_of_bind(kind, family, port, prepare),
                       "EADDRINUSE", f"{text}: {how} by root")
-            equal(ps.table()[f"{kind}:{'[::]' if family == INET6 else '0.0.0.0'}"
-                             f":{port}"]["members"], 1,
+            host = "[::]" if family == INET6 else "0.0.0.0"
+            equal(ps.table()[f"{kind}:{host}:{port}"]["members"], 1,
                   f"{text}: nor has root")
 
         equal(proc.as_nobody(error_of_bind, kind, family, net.port(),

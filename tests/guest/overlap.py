@@ -4,11 +4,12 @@
 """Restarts in which the old process and the new one overlap: acceptance case
 7, quietly under every policy and again and again under load. Case 6 is in
 policies.py, case 7 for TCP without load in restart.py."""
+import collections
+import itertools
 import os
 import random
 import resource
 import select
-import socket
 import time
 
 from lib import clients, flow, load, net, proc, ps, tap
@@ -21,10 +22,9 @@ QUICK = os.environ.get("PS_QUICK")
 RESTARTS = 3 if QUICK else 10
 FLOWS = 200 if QUICK else 1000
 CLIENTS = 2 if QUICK else 4	# processes; they share the flows
-FRESH = 12			# new flows of each of them in each restart
-
-SO_RCVBUFFORCE = 33
-MB = 1 << 20
+FRESH = 12			# new flows of each of them, twice a restart
+STEP = 20			# datagrams before they listen again,
+PAUSE = 0.02			# for so long
 
 choose = random.Random(20569)
 
@@ -42,7 +42,7 @@ def by_operator(sock, generation):
 def overlap(text, kind, policy, switch, **wishes):
     """A serves, B joins, B is the working generation, A's members close."""
     with Pool() as pool:
-        old, addresses = [], None
+        old = []
         port = net.port()
         addresses = clients.addresses_of(kind, port)
         for number in range(4):
@@ -94,7 +94,7 @@ def overlap(text, kind, policy, switch, **wishes):
 @test
 def every_policy():
     """case 7: the switch by one setsockopt or one write"""
-    for turn, (kind, policy) in enumerate(flow.pairs()):
+    for turn, (kind, policy) in enumerate(clients.pairs()):
         switch = (by_option, by_operator)[turn % 2]
         overlap(f"{kind} {policy} {switch.__name__}", kind, policy, switch)
 
@@ -125,11 +125,6 @@ def consistent_and_affinity():
 
 # Restarts under load
 
-def enlarge(sock):
-    """So much room that no queue overflows."""
-    sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 * MB)
-
-
 class Worker:
     """A process with four members, which notes what it gets.
 
@@ -142,7 +137,7 @@ class Worker:
         family, options = clients.listener_of(kind)
         self._link = link
         self._socks = self._pool.servers(4, "udp", family, port, *options,
-                                         enlarge, ps.member(policy, **wishes))
+                                         net.roomy, ps.member(policy, **wishes))
         self._seen = [{} for _ in self._socks]
         self._known = None		# none is new any more
         self._strays = []
@@ -218,42 +213,49 @@ def chatter(link, client, addresses, count):
     """
     with Pool() as pool:
         flows = Flows(pool, addresses, count)
-        fresh, sent = None, {}
-        serial = 0
+        sent = collections.Counter()
+        serial = itertools.count()
+        talking = range(count)
+        place = due = 0			# due: datagrams to the end of a round
 
-        def send_all(which, base):
-            nonlocal serial
-            for number in range(len(which)):
-                key = client << 20 | base + number
-                which.send_as(number, key, serial)
-                sent[key] = sent.get(key, 0) + 1
-                serial += 1
+        def say(number):
+            key = client << 20 | number
+            flows.send_as(number, key, next(serial))
+            sent[key] += 1
 
-        begun = count
-        send_all(flows, 0)
+        for number in talking:
+            say(number)
         link.send("up")
         while True:
-            question = link.recv() if link.poll(0) else None
+            # Others are to get something done, too, unless they wait for us.
+            ready = link.poll(0 if due else PAUSE)
+            question = link.recv() if ready else None
             if question == "stop":
                 break
+            if question == "round":
+                due = len(talking)
             if question == "fresh":
                 # The earlier ones stay open: a source port that is had again
                 # would be the same flow again, and rightly with the old one.
-                fresh = Flows(pool, addresses, FRESH)
-                begun += FRESH
-                send_all(fresh, begun - FRESH)
-            send_all(flows, 0)
-            if fresh:
-                send_all(fresh, begun - FRESH)
-            if question:
+                fresh = flows.more(FRESH)
+                talking = [*range(count), *fresh]
+                for number in fresh:
+                    say(number)
                 link.send("done")
-        link.send(sent)
+            for _ in range(STEP):
+                say(talking[place % len(talking)])
+                place += 1
+            if due:
+                due = max(due - STEP, 0)
+                if not due:
+                    link.send("done")
+        link.send(dict(sent))
 
 
-def ask_all(children, *question):
+def ask_all(children, question):
     """Of all of them at a time."""
     for child in children:
-        child.link.send(question[0] if len(question) == 1 else question)
+        child.link.send(question)
     return [child.get() for child in children]
 
 
@@ -278,7 +280,7 @@ class Restarts:
     def path(self, name):
         kind, port, _ = self._make
         host = "0.0.0.0" if kind == "IPv4" else "[::]"
-        return f"{ns_class()}/udp:{host}:{port}/{name}"
+        return f"/sys/class/portsteer/udp:{host}:{port}/{name}"
 
     def start(self):
         kind, port, policy = self._make
@@ -314,10 +316,6 @@ class Restarts:
             sent.update(found)
         self.retire(self.worker, self.generation)
         return sent
-
-
-def ns_class():
-    return "/sys/class/portsteer"
 
 
 def check(text, restarts, sent):
@@ -401,19 +399,18 @@ def tcp_worker(link, kind, port, generation):
             if not link.poll(0):
                 continue
             name, *args = link.recv()
+            if name == "retire":
+                break
             if name == "switch":
                 ps.set(socks[0], ps.WORKING_GENERATION, *args)
-            if name == "picked":
-                link.send([ps.info(sock).picked for sock in socks])
-                continue
-            if name == "retire":
-                for sock in socks:
-                    server.take_all(sock)
-                    server.remove(sock)
-                    sock.close()
-                while server.turn(0.3):
-                    pass
-            link.send("done")
+            link.send([ps.info(sock).picked for sock in socks])
+        for sock in socks:
+            server.take_all(sock)
+            server.remove(sock)
+            sock.close()
+        while server.turn(0.3):
+            pass
+        link.send("done")
 
 
 @test

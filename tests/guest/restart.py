@@ -20,14 +20,6 @@ CYCLES = 10 if QUICK else 50
 ROOM = 16
 
 
-def pairs():
-    """(kind, policy): all in the long form, all of each in the short one."""
-    for number, policy in enumerate(ps.POLICIES):
-        for turn, kind in enumerate(clients.KINDS):
-            if number % len(clients.KINDS) == turn or not QUICK:
-                yield kind, policy
-
-
 def serve(pool, servers, addresses, count):
     """count new connections, answered; how many each server had.
 
@@ -49,7 +41,7 @@ def serve(pool, servers, addresses, count):
 @test
 def drain_then_close():
     """A draining: none for A; what it has stays; closed when it is empty"""
-    for kind, policy in pairs():
+    for kind, policy in clients.pairs():
         text = f"{kind} {policy}"
         port = net.port()
         addresses = clients.addresses_of(kind, port)
@@ -92,7 +84,7 @@ def drained_not_empty():
 @test
 def overlap():
     """a new generation takes over from the old one"""
-    for kind, policy in pairs():
+    for kind, policy in clients.pairs():
         text = f"{kind} {policy}"
         port = net.port()
         addresses = clients.addresses_of(kind, port)
@@ -143,7 +135,7 @@ def overlap():
 def listens_again():
     """shutdown() and listen(): the same id, weight, state and generation"""
     clients.need_migration()
-    for kind, policy in pairs():
+    for kind, policy in clients.pairs():
         port = net.port()
         addresses = clients.addresses_of(kind, port)
         with Pool() as pool, clients.no_reset(f"{kind} {policy}"):

@@ -34,6 +34,30 @@ MALFORMED = [
       for one, two in ((0, 0), (0, 1), (1, 1))),
     "add tcp 80 policy=rr Lock=1", "add tcp 80 policy=rr lock=1,force=1",
     "add tcp 80 lock=1 policy=rr lock=1", "del tcp 9 lock=1", "clear lock=1",
+    *(f"add udp 80 policy=quic {word}{value}"
+      for word in ("affinity", "quic_offset", "quic_length")
+      for value in ("", "=", "=-1", "=+1", "=0x1", "=1.0", "=1s", "=1=1",
+                    "==1", "= 1", " =1", "=1,2", "=one", f"={2**31}",
+                    f"={2**32}", f"={2**32 + 1}", f"={2**64 + 1}",
+                    "=" + "9" * 300)),
+    *(f"add udp 80 policy=quic {word}={one} {word}={two}"
+      for word in ("affinity", "quic_offset", "quic_length")
+      for one, two in ((1, 1), (1, 2))),
+    # no room for it in a connection ID
+    *(f"add udp 80 policy=quic quic_offset={offset}"
+      for offset in (19, 20, 21, 255, 256, 257)),
+    *(f"add udp 80 policy=quic quic_length={length}"
+      for length in (0, 9, 20, 256, 258)),
+    *(f"add udp 80 quic_length={length} policy=quic quic_offset={offset}"
+      for offset, length in ((19, 2), (18, 3), (13, 8), (20, 1), (0, 0))),
+    # of UDP, even if they say what is so anyway
+    *(f"add tcp 80 policy=quic {words}"
+      for words in ("affinity=60", "affinity=0", "quic_offset=1",
+                    "quic_length=2", "quic_offset=1 quic_length=2")),
+    "add udp 80 affinity=60", "add udp 80 quic_offset=1 quic_length=2",
+    "add udp 80 policy=quic Affinity=60", "add udp 80 policy=quic offset=1",
+    "add udp 80 policy=quic quic_offset=1,quic_length=2",
+    "add udp 80 policy=quic affinity_flows=64", "del udp 9 affinity=60",
     "add tcp 80 policy==rr", "add,tcp,80,policy=rr", "addtcp 80 policy=rr",
     "ad tcp 80 policy=rr", "ADD tcp 80 policy=rr", "tcp 80 policy=rr",
     "nonsense", "del", "del tcp", "del 9", "del sctp 9", "del tcp 0",
@@ -309,6 +333,21 @@ def flags_read_back():
             "add udp 84 policy=hash lock=1 migrate=0 force=1",
         "add udp 85 lock=0 migrate=1 policy=hash force=0":
             "add udp 85 policy=hash",
+        "add udp 86 affinity=600 policy=rr":
+            "add udp 86 policy=rr affinity=600",
+        "add udp 87 affinity=0 policy=rr": "add udp 87 policy=rr affinity=0",
+        f"add udp 88 policy=rr affinity={2**31 - 1}":
+            f"add udp 88 policy=rr affinity={2**31 - 1}",
+        # both or neither: one alone leaves the other at its default
+        "add udp 89 policy=quic quic_offset=0":
+            "add udp 89 policy=quic quic_offset=0 quic_length=2",
+        "add udp 90 quic_length=8 policy=quic":
+            "add udp 90 policy=quic quic_offset=1 quic_length=8",
+        "add udp 91 policy=quic quic_length=1 quic_offset=19":
+            "add udp 91 policy=quic quic_offset=19 quic_length=1",
+        "add udp 92 quic_offset=12 affinity=007 quic_length=8 policy=rr lock=1":
+            "add udp 92 policy=rr lock=1 affinity=7 quic_offset=12 "
+            "quic_length=8",
     }
     for text in written:
         ps.rule(text)
@@ -325,6 +364,72 @@ def flags_read_back():
     ok(not [line for line in ps.rule_lines()
             if " 81 " in line and "lock=1" in line],
        "a second one for a port takes the lock back", ps.rule_lines())
+    ps.rule("add udp 92 policy=rr")
+    equal([set(line.split()) - DEFAULT_FLAGS for line in ps.rule_lines()
+           if " 92 " in line], [{"add", "udp", "92", "policy=rr"}],
+          "and all other words")
+
+
+def settings(sock):
+    """What a rule's words for UDP say."""
+    return tuple(int(ps.sysfs_read(f"{ps.sysfs_dir(sock)}/{name}"))
+                 for name in ("affinity", "quic_offset", "quic_length"))
+
+
+@test
+def words_for_udp():
+    """affinity= and the place of ids: set, replaced, and gone with the rule"""
+    unset = (0, 1, 2)
+    # each follows the one before it
+    rules = (("affinity=60", (60, 1, 2)),
+             ("quic_offset=3 quic_length=4", (0, 3, 4)),
+             ("quic_length=1", (0, 1, 1)),
+             ("affinity=5 quic_offset=19 quic_length=1", (5, 19, 1)),
+             ("affinity=0 quic_offset=0", (0, 0, 2)),
+             ("affinity=9 lock=1", (9, 1, 2)), ("", unset))
+    for family in net.FAMILIES:
+        text = net.FAMILY_NAMES[family]
+        for policy in ("quic", "rr"):
+            with Pool() as pool:
+                port, later = net.port(), net.port()
+                sock = pool.server("udp", family, port, ps.member())
+                equal(settings(sock), unset, f"{text} {policy}: at first")
+                for words, want in rules:
+                    what = f"{text} {policy} {words or 'no words'}"
+                    ps.rule(f"add udp {port} policy={policy} {words}")
+                    equal((ps.policy(sock), settings(sock)), (policy, want),
+                          f"{what}: a group that is there")
+                    ps.rule(f"add udp {later} policy={policy} {words}")
+                    with net.server("udp", family, later,
+                                    net.reuseport) as one:
+                        equal((ps.policy(one), settings(one)), (policy, want),
+                              f"{what}: one to come")
+                for words, want in rules:
+                    ps.rule(f"add udp {port} policy={policy} {words}")
+                    ps.rule(f"del udp {port}" if want[0] else "clear")
+                    equal(settings(sock), unset,
+                          f"{text} {policy} {words or 'no words'}: gone")
+
+
+@test
+def words_left_out():
+    """a rule that says nothing of them leaves alone what an operator wrote"""
+    for family in net.FAMILIES:
+        text = net.FAMILY_NAMES[family]
+        with Pool() as pool:
+            port = net.port()
+            sock = pool.server("udp", family, port, ps.member())
+            for name, value in (("affinity", 7), ("quic_offset", 8),
+                                ("quic_length", 3)):
+                ps.sysfs_write(f"{ps.sysfs_dir(sock)}/{name}", value)
+            for command in ("add udp {} policy=rr", "add udp {} policy=quic",
+                            "del udp {}"):
+                ps.rule(command.format(port))
+                equal(settings(sock), (7, 8, 3), f"{text}: {command}")
+            ps.rule(f"add udp {port} policy=rr affinity=5")
+            equal(settings(sock), (5, 8, 3), f"{text}: but affinity=5")
+            ps.rule(f"add udp {port} policy=rr quic_length=4")
+            equal(settings(sock), (0, 1, 4), f"{text}: then quic_length=4")
 
 
 @test

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 
-from lib import net, ns, proc, ps, tap
+from lib import net, ns, proc, ps, quic, tap
 from lib.net import INET, INET6
 from lib.tap import equal, ok, test
 
@@ -22,7 +22,21 @@ WORKERS = 6
 PORTS = (9001, 9002, 9003, 9004)
 ADDRESSES = {INET: ("0.0.0.0", "127.0.0.1", "127.0.0.2"),
              INET6: ("::", "::1", "::ffff:127.0.0.1")}
-POLICIES = ("hash", "rr")
+CLIENTS = {INET: ("127.0.0.1", "127.0.0.2"),
+           INET6: ("::1", "::ffff:127.0.0.1", "::ffff:127.0.0.2")}
+MOST_IDS = 40
+# What programs set; and operators: -1 lets all generations work.
+OPTIONS = ((ps.WEIGHT, (1, 2, 100)), (ps.CPU, (-1, 0, 3)),
+           (ps.STATE, (ps.ACTIVE, ps.ACTIVE, ps.STANDBY, ps.DRAINING)),
+           (ps.GENERATION, (0, 1, 2)), (ps.RX_QUEUE, (-1, 0, 1)),
+           (ps.WORKING_GENERATION, (-1, -1, 0, 1)), (ps.AFFINITY, (0, 1, 60)))
+FILES = (("policy", ps.POLICIES), ("working_generation", (-1, -1, 0, 1)),
+         ("affinity", (0, 1, 60)), ("affinity_flows", (1, 500, 4096)),
+         ("quic_offset", (0, 1, 13)), ("quic_length", (1, 2, 8)),
+         ("migrate", (0, 1)), ("members/0/state", ("active", "draining")),
+         ("members/0/weight", (1, 7)))
+RULES = ("", "lock=1", "affinity=60", "affinity=0 lock=1",
+         "quic_offset=0 quic_length=2", "affinity=1 quic_length=3")
 
 
 class Worker:
@@ -54,8 +68,11 @@ class Worker:
         """The usual way, most of the time with a wish or two."""
         sock = self.create()
         for prepare in self.choose.sample(
-                (net.reuseport, ps.join, ps.member("rr"), net.reuseaddr,
-                 ps.wish_id(self.choose.randrange(40))), 2):
+                (net.reuseport, ps.join, net.reuseaddr,
+                 ps.member(self.choose.choice(ps.POLICIES)),
+                 ps.member(affinity=60), ps.member(working_generation=1),
+                 ps.member(state=ps.DRAINING),
+                 ps.wish_id(self.choose.randrange(MOST_IDS))), 2):
             prepare(sock)
         self.bind(sock)
         if sock.type == socket.SOCK_STREAM:
@@ -67,10 +84,30 @@ class Worker:
     def connect(self):
         """As a client, or a member that takes a peer."""
         sock = self.choose.choice((self.any, self.create))()
-        host = self.choose.choice(("127.0.0.1", "127.0.0.2"))
-        if sock.family == INET6:
-            host = self.choose.choice(("::1", f"::ffff:{host}"))
-        sock.connect((host, self.choose.choice(PORTS)))
+        sock.connect((self.choose.choice(CLIENTS[sock.family]),
+                      self.choose.choice(PORTS)))
+
+    def take_peer(self):
+        """A UDP socket, most of them members, and a client of its own."""
+        sock = self.choose.choice([s for s in self.socks if s.type ==
+                                   socket.SOCK_DGRAM] or [self.create()])
+        with net.new("udp", sock.family) as client:
+            client.setblocking(False)
+            client.bind((self.choose.choice(CLIENTS[sock.family]), 0))
+            sock.connect(client.getsockname())
+            client.sendto(b"peer", sock.getsockname())
+
+    def ask(self):
+        """A client's datagrams; some name a member, as in QUIC."""
+        family = self.choose.choice((INET, INET6))
+        address = (self.choose.choice(CLIENTS[family]),
+                   self.choose.choice(PORTS))
+        with net.new("udp", family) as client:
+            client.setblocking(False)
+            for _ in range(self.choose.randrange(1, 8)):
+                cid = quic.connection_id(self.choose.randrange(MOST_IDS))
+                client.sendto(self.choose.choice((
+                    quic.short, quic.handshake, quic.initial))(cid), address)
 
     def disconnect(self):
         net.disconnect(self.any())
@@ -105,10 +142,14 @@ class Worker:
         ps.leave(self.any())
 
     def rename(self):
-        ps.set(self.any(), ps.ID, self.choose.randrange(40))
+        ps.set(self.any(), ps.ID, self.choose.randrange(MOST_IDS))
 
     def policy(self):
-        ps.set_policy(self.any(), self.choose.choice(POLICIES))
+        ps.set_policy(self.any(), self.choose.choice(ps.POLICIES))
+
+    def option(self):
+        number, values = self.choose.choice(OPTIONS)
+        ps.set(self.any(), number, self.choose.choice(values))
 
     def look(self):
         ps.info(self.any())
@@ -116,10 +157,11 @@ class Worker:
     def work(self, until):
         actions = (self.serve, self.serve, self.serve, self.create, self.bind,
                    self.listen, self.connect, self.connect, self.connect,
-                   self.disconnect, self.send, self.send, self.receive,
-                   self.accept, self.accept, self.close, self.close,
-                   self.shutdown, self.duplicate, self.join, self.leave,
-                   self.rename, self.policy, self.look)
+                   self.disconnect, self.take_peer, self.take_peer, self.ask,
+                   self.ask, self.send, self.send, self.receive, self.accept,
+                   self.accept, self.close, self.close, self.shutdown,
+                   self.duplicate, self.join, self.leave, self.rename,
+                   self.policy, self.option, self.option, self.look)
         while time.monotonic() < until:
             action = self.choose.choice(actions)
             try:
@@ -146,8 +188,30 @@ def inconsistencies(groups):
             yield f"{name}: an id twice: {ids}"
         if not 0 <= group["selectable"] <= group["members"]:
             yield f"{name}: {dict(group)}"
-        if group["policy"] not in POLICIES:
+        if group["policy"] not in ps.POLICIES:
             yield f"{name}: policy {group['policy']}"
+
+
+def operate(choose, groups):
+    """An operator's deed, and what it came to if it shouldn't have."""
+    kind, port = choose.choice(("tcp", "udp")), choose.choice(PORTS)
+    text = choose.choice((
+        f"add {kind} {port} policy={choose.choice(ps.POLICIES)}",
+        f"add udp {port} policy={choose.choice(ps.POLICIES)} "
+        f"{choose.choice(RULES)}", f"del {kind} {port}", "clear"))
+    error = tap.error_of(ps.rule, text)
+    if error not in (None, "ENOENT"):
+        yield f"{text}: {error}"
+    for name in groups:
+        file, values = choose.choice(FILES)
+        value = choose.choice(values)
+        error = tap.error_of(
+            ps.sysfs_write, f"{ns.sysfs()}/class/portsteer/{name}/{file}",
+            value)
+        # Another one may have its name, and there may be no room for an id.
+        if error not in (None, "ENOENT", "ENODEV") and not (
+                error == "EINVAL" and file.startswith("quic_")):
+            yield f"{name}/{file} = {value}: {error}"
 
 
 @test
@@ -158,8 +222,11 @@ def everything():
     until = time.monotonic() + SECONDS
     space = ns.Namespace()
     # Hooks must not be armed under traffic in a guest of several threads, see
-    # docs/testing.md: a group that stays keeps them armed.
-    stays = net.server("tcp", INET, net.port(), ps.join)
+    # docs/testing.md: a group that stays keeps them armed, and one with a peer
+    # those that are for such groups.
+    stays = net.Pool()
+    stays.server("tcp", INET, net.port(), ps.join)
+    stays.server("udp", INET, net.port(), ps.join).connect(("127.0.0.1", 9))
 
     # Half the workers share this namespace, and one more of each kind dies
     # in the middle of things again and again.
@@ -168,6 +235,7 @@ def everything():
         children += [proc.Child(work, SEED - i, until) for i in (1, 2)]
     victim, victims = None, 0
     trouble, reads, most = [], 0, 0
+    groups = {}
     while time.monotonic() < until:
         if victim is None:
             victim = proc.Child(work, SEED + 100 + victims, until + 60)
@@ -176,13 +244,8 @@ def everything():
         elif time.monotonic() > dies:
             victim.kill()
             victim = None
-        kind, port = choose.choice(("tcp", "udp")), choose.choice(PORTS)
-        text = choose.choice((f"add {kind} {port} policy=rr",
-                              f"add {kind} {port} policy=hash",
-                              f"del {kind} {port}", "clear"))
-        error = tap.error_of(ps.rule, text)
-        if error not in (None, "ENOENT"):
-            trouble.append(f"{text}: {error}")
+        trouble += operate(choose, choose.sample(sorted(groups),
+                                                 min(2, len(groups))))
         try:
             groups = ps.table()
         except (ValueError, NameError) as error:
@@ -225,6 +288,23 @@ def afterwards():
         servers = pool.servers(4, "tcp", INET, port, ps.member("rr"))
         equal(net.counts(net.burst(servers, ("127.0.0.1", port), 40), 4),
               [10] * 4, "round robin")
+        servers = pool.servers(4, "udp", INET, port, ps.member("quic"))
+        with net.Watch(servers) as watch:
+            client = pool.new("udp", INET)
+            reached = []
+            for number in (0, 1, 2, 3) * 3:
+                client.sendto(quic.short(quic.connection_id(number)),
+                              ("127.0.0.1", port))
+                reached.append(watch.take())
+        equal(reached, [0, 1, 2, 3] * 3, "quic")
+        ps.set_policy(servers[0], "rr")
+        servers[2].connect(client.getsockname())
+        equal(net.counts(net.burst(servers, ("127.0.0.1", port), 30), 4),
+              [10, 10, 0, 10], "UDP, one with a peer")
+        ps.set(servers[0], ps.AFFINITY, 60)
+        home = set(net.burst(servers, ("127.0.0.1", port), 12,
+                             through=pool.new("udp", INET)))
+        equal(len(home), 1, "affinity")
 
 
 if __name__ == "__main__":

@@ -20,20 +20,28 @@ LAST_CPU = kernel.cpu_list("possible")[-1]
 STATES = ("active", "standby", "draining")
 
 # Of a fresh group and its fresh member, by file.
-GROUP = {"policy": "[hash] rr random least cpu numa rxqueue idle consistent",
+GROUP = {"policy":
+         "[hash] rr random least cpu numa rxqueue idle consistent quic",
          "locked": "0", "migrate": "1", "working_generation": "-1",
-         "affinity": "0", "stats/picked": "0", "stats/fallbacks": "0",
-         "stats/migrated": "0", "stats/migrate_failed": "0"}
+         "affinity": "0", "affinity_flows": "65536", "quic_offset": "1",
+         "quic_length": "2", "stats/picked": "0", "stats/fallbacks": "0",
+         "stats/migrated": "0", "stats/migrate_failed": "0",
+         "stats/flows": "0", "stats/flows_full": "0"}
 MEMBER = {"state": "active", "weight": "1", "cpu": "-1", "rx_queue": "-1",
           "generation": "0", "backlog": "0", "picked": "0",
           "migrated_in": "0", "migrated_out": "0"}	# inode: any
 
-# Files with a number: the option that is the same, values it takes, the last
-# of them the default, and values that it doesn't.
+# Files with a number: the option that is the same, if there is one, values it
+# takes, the last of them the default, and values that it doesn't.
 NUMBERS = {
     "working_generation": ("WORKING_GENERATION", (0, 7, 2**31 - 1, -1),
                            (-2, 2**31)),
     "affinity": ("AFFINITY", (1, 120, 2**31 - 1, 0), (-1, 2**31)),
+    # others are rounded up to one of these
+    "affinity_flows": (None, (64, 2**20, 2**17, 2**16), (-1, 0, 2**20 + 1)),
+    # together they fit in a connection ID
+    "quic_offset": (None, (0, 18, 10, 1), (-1, 19, 20, 255, 256, 257)),
+    "quic_length": (None, (1, 8, 3, 2), (-1, 0, 9, 20, 256, 258)),
     "members/0/weight": ("WEIGHT", (65535, 2, 1), (0, -1, 65536)),
     "members/0/cpu": ("CPU", (0, LAST_CPU, -1), (-2, LAST_CPU + 1)),
     "members/0/rx_queue": ("RX_QUEUE", (0, 65535, -1), (-2, 65536)),
@@ -120,14 +128,16 @@ def numbers():
         with Pool() as pool:
             sock = pool.server(kind, family, net.port(), ps.member())
             for path, (option, good, bad) in NUMBERS.items():
-                number = getattr(ps, option)
                 for value in good:
                     for end in "\n", "":
                         at(sock, path, f"{value}{end}")
-                    equal((at(sock, path), ps.get(sock, number)),
-                          (str(value), value), f"{text}: {path} = {value}")
-                for value in good:
-                    ps.set(sock, number, value)
+                    equal(at(sock, path), str(value),
+                          f"{text}: {path} = {value}")
+                    if option:
+                        equal(ps.get(sock, getattr(ps, option)), value,
+                              f"{text}: {option} after {path} = {value}")
+                for value in good if option else ():
+                    ps.set(sock, getattr(ps, option), value)
                     equal(at(sock, path), str(value),
                           f"{text}: {option} = {value}")
                 before = files(ps.sysfs_dir(sock))
@@ -281,6 +291,9 @@ def steers():
             at(servers[0], "working_generation", 1)
             equal(shares(8), [4, 4, 0, 0], f"{text}: working_generation")
             at(servers[0], "working_generation", -1)
+            equal((at(servers[0], "stats/flows"),
+                   at(servers[0], "stats/flows_full")), ("0", "0"),
+                  f"{text}: no flow is remembered any more")
             for number, weight in enumerate((1, 2, 3, 4)):
                 at(servers[0], f"members/{number}/weight", weight)
             equal(shares(20), [2, 4, 6, 8], f"{text}: weight")
@@ -341,6 +354,11 @@ def locked():
             at(sock, "policy", "least")
             at(sock, "working_generation", 3)
             at(sock, "affinity", 4)
+            for path, value in (("affinity_flows", 128), ("quic_offset", 5),
+                                ("quic_length", 6)):
+                at(sock, path, value)
+                equal(at(sock, path), str(value),
+                      f"{text}: {path}, an operator")
             equal((ps.policy(sock), ps.get(sock, ps.WORKING_GENERATION),
                    ps.get(sock, ps.AFFINITY)), ("least", 3, 4),
                   f"{text}: an operator")
@@ -828,7 +846,7 @@ def unload_read():
                    for i in range(2)]
         for child in readers:
             child.get()
-        for _ in range(3 if QUICK else 5):
+        for _ in range(1 if QUICK else 5):
             proc.wait_for(lambda: False, 0.3)
             ps.unload()
             ps.load()

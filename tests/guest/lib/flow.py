@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """UDP flows: clients that keep their addresses, and who gets their
 datagrams."""
-import os
 import struct
 import time
 
@@ -22,15 +21,6 @@ def datagram(flow, number=0):
 def parse(data):
     """(flow, number) of a datagram."""
     return DATAGRAM.unpack(data)[1:]
-
-
-def pairs():
-    """(kind, policy): all in the long form, all of each in the short one."""
-    for number, policy in enumerate(ps.POLICIES):
-        for turn, kind in enumerate(clients.KINDS):
-            if number % len(clients.KINDS) == turn or \
-                    not os.environ.get("PS_QUICK"):
-                yield kind, policy
 
 
 def group_of(pool, kind, count, policy, **wishes):
@@ -77,13 +67,21 @@ class Flows:
     """count of them, to each address in turn."""
 
     def __init__(self, pool, addresses, count):
+        self._pool = pool
+        self._addresses = addresses
         self._clients = []
-        for number in range(count):
-            address = addresses[number % len(addresses)]
-            sock = pool.new("udp", net.INET6 if ":" in address[0]
-                            else net.INET)
+        self.more(count)
+
+    def more(self, count):
+        """So many new ones; their numbers."""
+        begin = len(self)
+        for number in range(begin, begin + count):
+            address = self._addresses[number % len(self._addresses)]
+            sock = self._pool.new("udp", net.INET6 if ":" in address[0]
+                                  else net.INET)
             sock.connect(address)
             self._clients.append(sock)
+        return range(begin, begin + count)
 
     def __len__(self):
         return len(self._clients)

@@ -14,6 +14,7 @@ from . import ns, tap
 INET = socket.AF_INET
 INET6 = socket.AF_INET6
 TYPES = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
+SO_RCVBUFFORCE = 33
 WILDCARD = {INET: "0.0.0.0", INET6: "::"}
 LOOPBACK = {INET: "127.0.0.1", INET6: "::1"}
 FAMILY_NAMES = {INET: "IPv4", INET6: "IPv6"}
@@ -57,6 +58,11 @@ def reuseaddr(sock):
 
 def v6only(sock):
     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+
+
+def roomy(sock):
+    """So that no queue overflows; at any time."""
+    sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
 
 
 def server(kind, family, port, *prepare, addr=None, backlog=1024):
@@ -206,11 +212,11 @@ def take_all(servers, count, timeout=20):
     return shares
 
 
-def deal(servers, address, count, through=None):
+def deal(servers, address, count, through=None, source=None):
     """count connections or datagrams; how many each server got.
 
     Cheaper than burst(), and what comes is left queued meanwhile: the load
-    that some policies look at.
+    that some policies look at. source() is the address that a client binds.
     """
     kind = "tcp" if servers[0].type == socket.SOCK_STREAM else "udp"
     shares = [0] * len(servers)
@@ -224,7 +230,7 @@ def deal(servers, address, count, through=None):
                 else:
                     # Until it is accepted: a reset may overtake the end of
                     # the handshake where two CPUs are at work.
-                    pool.add(client(kind, address))
+                    pool.add(client(kind, address, source and source()))
             got = take_all(servers, batch)
         shares = [a + b for a, b in zip(shares, got)]
         count -= batch
