@@ -56,7 +56,8 @@ static inline struct ps_member *ps_named(struct ps_group *g,
 {
 	struct ps_member *m;
 
-	if (likely(!policy->named) || !flow->skb)
+	if (likely(!policy->named) || !flow->skb ||
+	    g->key.proto != IPPROTO_UDP)
 		return NULL;
 	m = policy->named(g, flow);
 	return m && READ_ONCE(m->candidate) && ps_member_usable(m, g) ? m :

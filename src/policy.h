@@ -42,7 +42,7 @@ struct ps_trait {
  *	before, in this lookup; another attempt should give another member,
  *	spread evenly.
  *	Context: softirq or process, in an RCU read section, no locks.
- * @named: optional: the member that the packet itself is for, whatever its state
+ * @named: optional: the member that a datagram itself is for, whatever its state
  *	and generation, or NULL: then @pick is asked. It may be unusable.
  *	Context: as @pick; @flow has a packet.
  * @takes_turns: @pick changes something, or depends on what changes by the

@@ -16,7 +16,6 @@
  * Costs some bytes of the packet and a step or two in an array, whatever the
  * size of the group.
  */
-#include <linux/in.h>
 #include <linux/kernel.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
@@ -96,8 +95,7 @@ static struct ps_member *ps_quic_named(struct ps_group *g,
 	const u8 *data;
 	u32 len, id;
 
-	if (g->key.proto != IPPROTO_UDP ||
-	    flow->skb->len <= sizeof(struct udphdr))
+	if (flow->skb->len <= sizeof(struct udphdr))
 		return NULL;
 	len = min_t(u32, flow->skb->len - sizeof(struct udphdr),
 		    sizeof(header));

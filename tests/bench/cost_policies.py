@@ -26,9 +26,10 @@ PORTSTEER_WEIGHT, PORTSTEER_CPU = 20565, 20566
 LOOPBACK = {"4": "127.0.0.1", "6": "::1"}
 
 # Those that have a limit, and those that may grow with the group: 64 members
-# are compared one by one; a search among weights takes log2(members) steps.
+# are compared one by one; a search among weights takes log2(members) steps, one
+# among ids log64(members).
 LIMITED = ("hash", "rr")
-GROWS = ("weights", "least", "idle")
+GROWS = ("weights", "least", "idle", "quic")
 # Where sockets fall in the kernel's hash table makes a difference of its own.
 FLAT = 25
 
@@ -161,7 +162,7 @@ def measure_policies(add, kind, sockets):
         rule(f"add {kind[:3]} {PORT} policy={name}")
         add(case or name, steered(kind, "packet", cost.COUNT))
 
-    for name in "hash", "rr", "random", "rxqueue", "consistent":
+    for name in "hash", "rr", "random", "rxqueue", "consistent", "quic":
         policy(name)
     policy("least", "least, nothing queued")
     rule(f"add {kind[:3]} {PORT} policy=rr")

@@ -271,7 +271,8 @@ static void test_skb(void)
 	datagram(&d, 0, packet, sizeof(packet), 8);
 	is(named(&bed, &d.f.flow), 3, "the place is the group's");
 	bed.group.key.proto = IPPROTO_TCP;
-	is(named(&bed, &d.f.flow), NO_ID, "a TCP packet names nobody");
+	ok(!ps_named(&bed.group, &ps_policy_quic, &d.f.flow),
+	   "a TCP packet names nobody");
 	datagram_free(&d);
 	bed_free(&bed);
 }
