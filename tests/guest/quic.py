@@ -551,40 +551,45 @@ def bring(site, count):
     return [site.ids[i] for i, _ in got], [data for _, data in got]
 
 
+def over_links():
+    """(text, site) of each family over lo and over a device, one by one."""
+    for family in net.FAMILIES:
+        for where in ("lo", "a device"):
+            with Pool() as pool:
+                cable = link.Cable(pool) if where != "lo" else None
+                yield f"{net.FAMILY_NAMES[family]} over {where}", Site(
+                    pool, family, senders=4,
+                    host=cable and cable.far[family],
+                    inside=cable and cable.space)
+
+
 @test
 def trains():
     """GSO: one lookup for them all; over lo, and a device with GRO"""
-    for family in net.FAMILIES:
-        for where in ("lo", "a device"):
-            text = f"{net.FAMILY_NAMES[family]} over {where}"
-            with Pool() as pool:
-                cable = link.Cable(pool) if where != "lo" else None
-                site = Site(pool, family, senders=4,
-                            host=cable and cable.far[family],
-                            inside=cable and cable.space)
-                for sock in site.senders:
-                    segmented(sock, 200)
-                for number in IDS:
-                    packets = train([number] * 20)
-                    site.senders[0].sendto(b"".join(packets), site.address)
-                    ids, data = bring(site, 20)
-                    equal((ids, data), ([number] * 20, packets),
-                          f"{text}: a train of {number}'s")
-                # of several connections: whom they name, or the first one
-                numbers = [IDS[i % 4] for i in range(20)]
-                packets = train(numbers)
-                site.senders[1].sendto(b"".join(packets), site.address)
-                ids, data = bring(site, 20)
-                equal(sorted(data), sorted(packets),
-                      f"{text}: a mixed train arrives")
-                ok(set(ids) <= set(IDS), f"{text}: at members", ids)
-                packets = [os.urandom(200) for _ in range(20)]
-                packets = [bytes([0xc0 | p[0] & 0xf]) + p[1:] for p in packets]
-                site.senders[2].sendto(b"".join(packets), site.address)
-                ids, data = bring(site, 20)
-                equal((len(set(ids)), data), (1, packets),
-                      f"{text}: a train that names nobody")
-                site.lost_nothing(text)
+    for text, site in over_links():
+        for sock in site.senders:
+            segmented(sock, 200)
+        for number in IDS:
+            packets = train([number] * 20)
+            site.senders[0].sendto(b"".join(packets), site.address)
+            ids, data = bring(site, 20)
+            equal((ids, data), ([number] * 20, packets),
+                  f"{text}: a train of {number}'s")
+        # of several connections: whom they name, or the first one
+        numbers = [IDS[i % 4] for i in range(20)]
+        packets = train(numbers)
+        site.senders[1].sendto(b"".join(packets), site.address)
+        ids, data = bring(site, 20)
+        equal(sorted(data), sorted(packets),
+              f"{text}: a mixed train arrives")
+        ok(set(ids) <= set(IDS), f"{text}: at members", ids)
+        packets = [os.urandom(200) for _ in range(20)]
+        packets = [bytes([0xc0 | p[0] & 0xf]) + p[1:] for p in packets]
+        site.senders[2].sendto(b"".join(packets), site.address)
+        ids, data = bring(site, 20)
+        equal((len(set(ids)), data), (1, packets),
+              f"{text}: a train that names nobody")
+        site.lost_nothing(text)
 
 
 @test
@@ -625,41 +630,34 @@ def put_together():
 @test
 def apart():
     """packets whose octets aren't behind their header in memory"""
-    for family in net.FAMILIES:
-        for where in ("lo", "a device"):
-            text = f"{net.FAMILY_NAMES[family]} over {where}"
-            with Pool() as pool:
-                cable = link.Cable(pool) if where != "lo" else None
-                site = Site(pool, family, senders=4,
-                            host=cable and cable.far[family],
-                            inside=cable and cable.space)
-                homes = site.by_hash()
-                # in fragments, of which the first has the header
-                for make in (quic.short, quic.handshake):
-                    equal([site.send(site.senders[0],
-                                     make(named(n)) + os.urandom(20000))
-                           for n in IDS], list(IDS),
-                          f"{text}: 20 kB, {make.__name__}")
-                equal(site.all_send(lambda i: quic.long(
-                    quic.INITIAL, named(other_than(homes)[i]), size=20000)),
-                    homes, f"{text}: 20 kB that name nobody")
-                for sock in site.senders:
-                    sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
-                for size in (0, 1, 100, 1200, 20000):
-                    reached = []
-                    for number in IDS:
-                        packet = quic.short(named(number), size)
-                        site.senders[0].sendto(packet, MSG_ZEROCOPY,
-                                               site.address)
-                        reached.append(site.arrived(packet))
-                    equal(reached, list(IDS), f"{text}: zero copy, {size}")
-                reached = []
-                for length in range(12):
-                    packet = quic.short(named(other_than(homes)[0]))[:length]
-                    site.senders[0].sendto(packet, MSG_ZEROCOPY, site.address)
-                    reached.append(site.arrived(packet))
-                equal(reached, [homes[0]] * 4 + [other_than(homes)[0]] * 8,
-                      f"{text}: zero copy, cut")
+    for text, site in over_links():
+        homes = site.by_hash()
+        # in fragments, of which the first has the header
+        for make in (quic.short, quic.handshake):
+            equal([site.send(site.senders[0],
+                             make(named(n)) + os.urandom(20000))
+                   for n in IDS], list(IDS),
+                  f"{text}: 20 kB, {make.__name__}")
+        equal(site.all_send(lambda i: quic.long(
+            quic.INITIAL, named(other_than(homes)[i]), size=20000)),
+            homes, f"{text}: 20 kB that name nobody")
+        for sock in site.senders:
+            sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
+        for size in (0, 1, 100, 1200, 20000):
+            reached = []
+            for number in IDS:
+                packet = quic.short(named(number), size)
+                site.senders[0].sendto(packet, MSG_ZEROCOPY,
+                                       site.address)
+                reached.append(site.arrived(packet))
+            equal(reached, list(IDS), f"{text}: zero copy, {size}")
+        reached = []
+        for length in range(12):
+            packet = quic.short(named(other_than(homes)[0]))[:length]
+            site.senders[0].sendto(packet, MSG_ZEROCOPY, site.address)
+            reached.append(site.arrived(packet))
+        equal(reached, [homes[0]] * 4 + [other_than(homes)[0]] * 8,
+              f"{text}: zero copy, cut")
 
 
 @test
