@@ -6,10 +6,11 @@
 #include <linux/types.h>
 
 #define cmpxchg(p, old, new) ({						\
-	typeof(*(p)) _was = (old);					\
+	typeof(p) _p = (p);						\
+	typeof(*_p) _was = (old);					\
 									\
 	shim_point();							\
-	__atomic_compare_exchange_n((p), &_was, (new), false,		\
+	__atomic_compare_exchange_n(_p, &_was, (new), false,		\
 				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);	\
 	_was;								\
 })

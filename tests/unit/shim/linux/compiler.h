@@ -28,10 +28,11 @@ extern void (*shim_between)(void);
 	__atomic_load_n((p), (order));					\
 })
 #define shim_store(p, v, order) ({					\
-	typeof(*(p)) _v = (v);						\
+	typeof(p) _p = (p);						\
+	typeof(*_p) _v = (v);						\
 									\
 	shim_point();							\
-	__atomic_store_n((p), _v, (order));				\
+	__atomic_store_n(_p, _v, (order));				\
 })
 
 #define READ_ONCE(x) shim_load(&(x), __ATOMIC_RELAXED)

@@ -6,6 +6,6 @@
 
 /* Of a struct with @n elements of its last member, an array. */
 #define struct_size(p, member, n)					\
-	(sizeof(*(p)) + (size_t)(n) * sizeof((p)->member[0]))
+	(sizeof(*(p)) + (size_t)(n) * sizeof(*(p)->member))
 
 #endif /* SHIM_LINUX_OVERFLOW_H */
