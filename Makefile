@@ -27,7 +27,7 @@ help:
 	@echo 'make test            all tests (KERNEL=series TESTS="files" JOBS=n)'
 	@echo 'make test-matrix     the guest tests on every stock kernel that we support'
 	@echo 'make test-all        both of these, with one summary'
-	@echo 'make debug-kernel    a kernel that finds faults, built in half an hour (DEBUG=series)'
+	@echo 'make debug-kernel    a kernel that finds faults, built in half an hour (DEBUG=6.1-debug)'
 	@echo 'make test-debug      the guest tests on that (PS_QUICK= for their long form)'
 	@echo 'make test-install    DKMS and the Debian package in Debian 12 and 13'
 	@echo 'make shell           a shell in a guest, with the module loaded (KERNEL=series)'
@@ -100,17 +100,18 @@ test-all: lab build-unit
 prove-all:
 	@scripts/summary-last scripts/matrix table -- $(PROVE) $(MATRIX) $(TESTS)
 
-# A kernel with KASAN, lockdep and the like. There the guest tests run in their
-# short form, as they take many times as long.
-DEBUG ?= 6.1
+# A kernel that finds faults: first that it does, then the guest tests, in their
+# short form as they take many times as long.
+DEBUG ?= 6.1-debug
 debug-kernel:
 	scripts/debug-kernel $(DEBUG)
-	scripts/build-module $(DEBUG)-debug
+	scripts/build-module $(DEBUG)
 
 test-debug: export PS_QUICK ?= 1
 test-debug: debug-kernel
-	scripts/guest --kernel $(DEBUG)-debug --prepare
-	@$(MAKE) --no-print-directory prove KERNEL=$(DEBUG)-debug TESTS="$(filter %.py,$(TESTS))"
+	scripts/guest --kernel $(DEBUG) --prepare
+	@$(MAKE) --no-print-directory prove KERNEL=$(DEBUG) \
+		TESTS="tests/debug/planted.t $(filter %.py,$(TESTS))"
 
 shell: lab
 	scripts/guest --kernel $(KERNEL) --shell \

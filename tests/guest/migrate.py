@@ -110,16 +110,20 @@ def queued(kind, policy, leave, kinds=(Edge, Level, Blocking)):
             first = clients.Owner(pool, kind, port, wishes)
         servers = clients.servers_of(pool, len(kinds), kind, port, wishes)
         found = clients.clients(pool, clients.addresses_of(kind, port), CLIENTS)
-        proc.wait_for(lambda: sum(m["backlog"] for m in
-                                  ps.group(servers[0]).members) == CLIENTS)
-        moving = ps.group(servers[0]).members[0]["backlog"]
+        def backlogs():
+            return [m["backlog"] for m in ps.group(servers[0]).members]
+
+        if not proc.wait_for(lambda: sum(backlogs()) == CLIENTS, 60):
+            ok(False, f"{text}: all are queued", backlogs())
+            return
+        moving = backlogs()[0]
         waiters = [each(sock) for each, sock in zip(kinds, servers)]
         for waiter in waiters:
             waiter.start()
         own = CLIENTS - moving
-        if not proc.wait_for(lambda: total(waiters) == own, 20):
-            ok(False, f"{text}: the survivors take their own",
-               [len(w.shares) for w in waiters])
+        if not proc.wait_for(lambda: total(waiters) == own, 60):
+            ok(False, f"{text}: the survivors take their own {own}",
+               f"{[len(w.shares) for w in waiters]}, {backlogs()} are left")
             return
         # All of them wait now, and nobody touches them but the kernel.
         time.sleep(0.1)

@@ -2,10 +2,9 @@
 #ifndef SHIM_LINUX_OVERFLOW_H
 #define SHIM_LINUX_OVERFLOW_H
 
-#include <linux/types.h>
+#include <stddef.h>
 
 /* Of a struct with @n elements of its last member, an array. */
-#define struct_size(p, member, n)					\
-	(sizeof(*(p)) + (size_t)(n) * sizeof(*(p)->member))
+#define struct_size(p, member, n) offsetof(typeof(*(p)), member[n])
 
 #endif /* SHIM_LINUX_OVERFLOW_H */
