@@ -63,6 +63,16 @@ static u32 ps_set_place(const struct ps_set *set, u8 rank, u32 id)
 	return low;
 }
 
+/* The best rank that has members. */
+static u8 ps_set_class(const struct ps_set *set)
+{
+	u8 class = PS_RANK_ACTIVE;
+
+	while (class < PS_RANKS - 1 && !set->ranks[class])
+		class++;
+	return class;
+}
+
 /* Sums up the weights of the class' first @n entries. */
 static void ps_set_weigh(struct ps_set *set, u32 n)
 {
@@ -89,16 +99,36 @@ static void ps_set_weigh(struct ps_set *set, u32 n)
  */
 void ps_set_publish(struct ps_set *set)
 {
-	u8 class = PS_RANK_ACTIVE;
+	u32 n = set->ranks[ps_set_class(set)];
 
-	while (class < PS_RANKS - 1 && !set->ranks[class])
-		class++;
-	ps_set_weigh(set, set->ranks[class]);
+	ps_set_weigh(set, n);
 	/*
 	 * Pairs with smp_load_acquire() in ps_set_count(): who sees the new
 	 * count sees the entries and their weights.
 	 */
-	smp_store_release(&set->n, set->ranks[class]);
+	smp_store_release(&set->n, n);
+}
+
+/*
+ * ps_set_publish() when a member of @rank has come, with @weight, or gone. Most
+ * often no weights differ, and a large class needn't be looked at.
+ */
+static void ps_set_changed(struct ps_set *set, u8 rank, u32 weight)
+{
+	u8 class = ps_set_class(set);
+	u32 n = set->ranks[class];
+
+	if (rank > class)
+		return;
+	/* Of two or more, one at least was in the class before. */
+	if (rank < class || set->weighted || n < 2 ||
+	    ps_set_entry(set, 0)->weight != weight ||
+	    ps_set_entry(set, 1)->weight != weight) {
+		ps_set_publish(set);
+		return;
+	}
+	/* Pairs with smp_load_acquire() in ps_set_count(), as above. */
+	smp_store_release(&set->n, n);
 }
 
 /**
@@ -125,7 +155,7 @@ void ps_set_insert(struct ps_set *set, struct ps_member *m, u8 rank)
 	 */
 	smp_store_release(&set->all, set->all + 1);
 	set->ranks[rank]++;
-	ps_set_publish(set);
+	ps_set_changed(set, rank, m->weight);
 }
 
 /**
@@ -156,7 +186,7 @@ void ps_set_remove(struct ps_set *set, struct ps_member *m)
 	WRITE_ONCE(set->all, set->all - 1);
 	for (; i < set->all; i++)
 		rcu_assign_pointer(set->m[i], ps_set_entry(set, i + 1));
-	ps_set_publish(set);
+	ps_set_changed(set, rank, m->weight);
 }
 
 /**
