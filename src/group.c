@@ -2,11 +2,16 @@
 /*
  * Groups: who is in one, and which of them are selectable.
  */
+#include <linux/bitmap.h>
 #include <linux/hashtable.h>
+#include <linux/jhash.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <net/ipv6.h>
+#include <net/netns/hash.h>
 #include <net/tcp.h>
 
 #include "flow.h"
@@ -21,14 +26,45 @@
 
 DEFINE_SPINLOCK(ps_lock);
 
-/* By port, so that lookup, "twins" and "last one on the port" are one walk. */
+/*
+ * By namespace and port, so that lookup and "twins" are one walk. Keyed, since
+ * packets walk it, too: whoever has many groups must not lengthen the walk of
+ * other ports, or of other namespaces.
+ */
 static DEFINE_HASHTABLE(ps_groups, 10);
+static u32 ps_groups_seed __read_mostly;
+/* By port alone, to see whether any is left. Under ps_lock. */
+static DEFINE_HASHTABLE(ps_groups_anywhere, 10);
 
 #define PS_SET_MIN 4
 
-static u32 ps_port_key(u8 proto, u16 port)
+/* Numbers of groups of one name that are looked at in one go. */
+#define PS_TWINS 1024
+
+/* Members that a rule's end lets go of before others get their turn. */
+#define PS_RELEASE_BATCH 64
+
+/* At load. Context: process. */
+void ps_groups_init(void)
 {
-	return (u32)(proto == IPPROTO_UDP) << 16 | port;
+	get_random_bytes(&ps_groups_seed, sizeof(ps_groups_seed));
+}
+
+static u32 ps_port_key(const struct net *net, u8 proto, u16 port)
+{
+	return jhash_2words((u32)(proto == IPPROTO_UDP) << 16 | port,
+			    net_hash_mix(net), ps_groups_seed);
+}
+
+static u32 ps_port_key_of(const struct ps_key *key)
+{
+	return ps_port_key(key->net, key->proto, key->port);
+}
+
+static u32 ps_port_key_anywhere(u8 proto, u16 port)
+{
+	return jhash_1word((u32)(proto == IPPROTO_UDP) << 16 | port,
+			   ps_groups_seed);
 }
 
 /**
@@ -122,7 +158,7 @@ bool ps_group_excludes(const struct ps_key *key, const struct ps_secret *secret)
 
 	lockdep_assert_held(&ps_lock);
 	hash_for_each_possible(ps_groups, g, port_node,
-			       ps_port_key(key->proto, key->port))
+			       ps_port_key_of(key))
 		if (ps_key_overlaps(&g->key, key) &&
 		    !ps_secret_equal(&g->secret, secret))
 			return true;
@@ -143,7 +179,7 @@ static struct ps_group *ps_group_find(const struct ps_key *key)
 
 	lockdep_assert_held(&ps_lock);
 	hash_for_each_possible(ps_groups, g, port_node,
-			       ps_port_key(key->proto, key->port))
+			       ps_port_key_of(key))
 		if (ps_key_equal(&g->key, key))
 			return g;
 	return NULL;
@@ -160,7 +196,7 @@ struct ps_group *ps_group_find_rcu(const struct ps_key *key)
 	struct ps_group *g;
 
 	hash_for_each_possible_rcu(ps_groups, g, port_node,
-				   ps_port_key(key->proto, key->port))
+				   ps_port_key_of(key))
 		if (ps_key_equal(&g->key, key))
 			return g;
 	return NULL;
@@ -172,7 +208,7 @@ static bool ps_group_of_other_uid(const struct ps_key *key)
 
 	lockdep_assert_held(&ps_lock);
 	hash_for_each_possible(ps_groups, g, port_node,
-			       ps_port_key(key->proto, key->port))
+			       ps_port_key_of(key))
 		if (ps_key_same_name(&g->key, key) &&
 		    g->key.v6only == key->v6only &&
 		    !uid_eq(g->key.uid, key->uid))
@@ -183,19 +219,21 @@ static bool ps_group_of_other_uid(const struct ps_key *key)
 /* The lowest number that no group of this name has: 1 if the name is free. */
 static u32 ps_group_twin(const struct ps_key *key)
 {
+	DECLARE_BITMAP(taken, PS_TWINS);
 	struct ps_group *g;
-	u32 twin = 1;
-	bool taken;
+	u32 first, twin;
 
-	do {
-		taken = false;
+	for (first = 1;; first += PS_TWINS) {
+		bitmap_zero(taken, PS_TWINS);
 		hash_for_each_possible(ps_groups, g, port_node,
-				       ps_port_key(key->proto, key->port))
-			if (ps_key_same_name(&g->key, key) && g->twin == twin)
-				taken = true;
-		twin += taken;
-	} while (taken);
-	return twin;
+				       ps_port_key_of(key))
+			if (ps_key_same_name(&g->key, key) &&
+			    g->twin >= first && g->twin - first < PS_TWINS)
+				__set_bit(g->twin - first, taken);
+		twin = find_first_zero_bit(taken, PS_TWINS);
+		if (twin < PS_TWINS)
+			return first + twin;
+	}
 }
 
 static struct ps_set *ps_group_set(const struct ps_group *g)
@@ -236,7 +274,7 @@ static void ps_group_free(struct ps_group *g)
 	xa_destroy(&g->handles);
 	kvfree(rcu_dereference_protected(g->set, 1));
 	kvfree(rcu_dereference_protected(g->index, 1));
-	kvfree(rcu_dereference_protected(g->flows, 1));
+	ps_flows_end(g);
 	mem_cgroup_put(g->memcg);
 	kfree_sensitive(g);
 }
@@ -286,9 +324,13 @@ static void ps_group_setup(struct ps_group *g, const struct ps_key *key,
 
 static void ps_group_publish(struct ps_group *g)
 {
+	static u64 serial;
+
 	lockdep_assert_held(&ps_lock);
-	hash_add_rcu(ps_groups, &g->port_node,
-		     ps_port_key(g->key.proto, g->key.port));
+	g->serial = ++serial;
+	hash_add_rcu(ps_groups, &g->port_node, ps_port_key_of(&g->key));
+	hash_add(ps_groups_anywhere, &g->anywhere_node,
+		 ps_port_key_anywhere(g->key.proto, g->key.port));
 	list_add_tail_rcu(&g->net_node, &ps_net(g->key.net)->groups);
 	set_bit(g->key.port, ps_ports(g->key.proto));
 }
@@ -300,12 +342,15 @@ static void ps_group_disband(struct ps_group *g)
 
 	lockdep_assert_held(&ps_lock);
 	hash_del_rcu(&g->port_node);
+	hash_del(&g->anywhere_node);
 	list_del_rcu(&g->net_node);
-	hash_for_each_possible(ps_groups, other, port_node,
-			       ps_port_key(g->key.proto, g->key.port))
+	hash_for_each_possible(ps_groups_anywhere, other, anywhere_node,
+			       ps_port_key_anywhere(g->key.proto, g->key.port))
 		if (other->key.proto == g->key.proto &&
-		    other->key.port == g->key.port)
+		    other->key.port == g->key.port) {
 			last = false;
+			break;
+		}
 	if (last)
 		clear_bit(g->key.port, ps_ports(g->key.proto));
 	ps_group_changed(g);
@@ -532,6 +577,11 @@ again:
 		goto joined;
 	}
 
+	/* All ids are taken. */
+	if (g->members > PORTSTEER_MAX_ID) {
+		err = -ENOMEM;
+		goto unlock;
+	}
 	/* There is room for every member, so that select can't fail. */
 	if (g->members >= ps_group_set(g)->cap) {
 		if (!larger || larger->cap <= g->members) {
@@ -621,7 +671,7 @@ void ps_group_for_port(const struct net *net, u8 proto, u16 port,
 
 	spin_lock_bh(&ps_lock);
 	hash_for_each_possible(ps_groups, g, port_node,
-			       ps_port_key(proto, port))
+			       ps_port_key(net, proto, port))
 		if (ps_group_on_port(g, net, proto, port))
 			fn(g, arg);
 	spin_unlock_bh(&ps_lock);
@@ -645,8 +695,11 @@ void ps_groups_outdate(void)
 	spin_unlock_bh(&ps_lock);
 }
 
-/* Lets go of the members that only a rule brought in. */
-static void ps_group_release_adopted(struct ps_group *g)
+/*
+ * Lets go of members that only a rule brought in, of @room at most. Returns how
+ * many more there is room for.
+ */
+static u32 ps_group_release_adopted(struct ps_group *g, u32 room)
 {
 	struct ps_member *m;
 	unsigned long id;
@@ -655,6 +708,9 @@ static void ps_group_release_adopted(struct ps_group *g)
 	xa_for_each(&g->ids, id, m) {
 		if (!m->by_rule)
 			continue;
+		if (!room)
+			break;
+		room--;
 		m->by_rule = false;
 		if (m->wish_join)
 			continue;
@@ -662,6 +718,7 @@ static void ps_group_release_adopted(struct ps_group *g)
 		ps_group_leave(m);
 		ps_member_drop_if_idle(m);
 	}
+	return room;
 }
 
 /**
@@ -670,21 +727,33 @@ static void ps_group_release_adopted(struct ps_group *g)
  * @proto: IPPROTO_TCP or IPPROTO_UDP
  * @port: host order
  *
- * Context: process, without ps_lock.
+ * Some at a time: each costs as much as there are others in its group, and
+ * packets wait meanwhile.
+ *
+ * Context: process, may sleep; without ps_lock.
  */
 void ps_group_release_rule(const struct net *net, u8 proto, u16 port)
 {
 	struct hlist_node *tmp;
 	struct ps_group *g;
+	u32 room;
 
-	rcu_read_lock();	/* keeps a group that disbands in the walk */
-	spin_lock_bh(&ps_lock);
-	hash_for_each_possible_safe(ps_groups, g, tmp, port_node,
-				    ps_port_key(proto, port))
-		if (ps_group_on_port(g, net, proto, port))
-			ps_group_release_adopted(g);
-	spin_unlock_bh(&ps_lock);
-	rcu_read_unlock();
+	do {
+		room = PS_RELEASE_BATCH;
+		/* Keeps a group that disbands in the walk. */
+		rcu_read_lock();
+		spin_lock_bh(&ps_lock);
+		hash_for_each_possible_safe(ps_groups, g, tmp, port_node,
+					    ps_port_key(net, proto, port)) {
+			if (!room)
+				break;
+			if (ps_group_on_port(g, net, proto, port))
+				room = ps_group_release_adopted(g, room);
+		}
+		spin_unlock_bh(&ps_lock);
+		rcu_read_unlock();
+		cond_resched();
+	} while (!room);
 }
 
 /**

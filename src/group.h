@@ -86,7 +86,9 @@ struct ps_group {
 	struct ps_group_dir *dir;	/* in sysfs, or NULL */
 	struct list_head dirs_gone;	/* of members that have left */
 	struct hlist_node port_node;	/* RCU */
-	struct list_head net_node;	/* RCU */
+	struct hlist_node anywhere_node;
+	struct list_head net_node;	/* RCU; by @serial */
+	u64 serial;
 	struct rcu_head rcu;
 
 	refcount_t refs;
@@ -192,6 +194,7 @@ void ps_members_forget(void);
 void ps_members_exit(void);
 
 /* group.c */
+void ps_groups_init(void);
 void ps_key_of(struct ps_key *key, const struct sock *sk);
 bool ps_key_overlaps(const struct ps_key *a, const struct ps_key *b);
 int ps_group_join(struct sock *sk, const struct ps_join *how, gfp_t gfp);

@@ -56,6 +56,7 @@ static int __init ps_init(void)
 	ps_hash_init();
 	ps_random_init();
 	ps_flow_init();
+	ps_groups_init();
 	err = ps_settle_init();
 	if (err)
 		return err;

@@ -3,6 +3,7 @@
  * /proc/net/portsteer: a line a group, and an indented one a member.
  */
 #include <linux/proc_fs.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <linux/seq_file_net.h>
 
@@ -51,23 +52,60 @@ static void ps_proc_show_member(struct seq_file *seq, struct ps_member *m,
 		   (u64)sock_i_ino(m->sk));
 }
 
+/* Members in one go; between them others get their turn. */
+#define PS_PROC_BATCH 64
+
+static void ps_proc_show_members(struct seq_file *seq, struct ps_group *g)
+{
+	struct ps_member *m;
+	unsigned long id = 0;
+	unsigned int left;
+
+	do {
+		left = PS_PROC_BATCH;
+		rcu_read_lock();
+		xa_for_each_start(&g->ids, id, m, id) {
+			ps_proc_show_member(seq, m, id);
+			if (!--left)
+				break;
+		}
+		rcu_read_unlock();
+		id++;
+		cond_resched();
+		/* Full: all of it is done again, with a larger buffer. */
+	} while (!left && !seq_has_overflowed(seq));
+}
+
 /*
  * All in one go: a table that changes between two reads of a part each would
- * show some members twice and others never.
+ * show some members twice and others never. Groups are in the order in which
+ * they were founded.
  */
 static int ps_proc_show(struct seq_file *seq, void *v)
 {
 	struct ps_net *pn = ps_net(seq_file_single_net(seq));
-	struct ps_member *m;
 	struct ps_group *g;
-	unsigned long id;
+	u64 shown = 0;
+	bool stands;
 
 	rcu_read_lock();
+again:
 	list_for_each_entry_rcu(g, &pn->groups, net_node) {
-		if (!ps_proc_show_group(seq, g))
+		if (g->serial <= shown || !ps_group_get(g))
 			continue;
-		xa_for_each(&g->ids, id, m)
-			ps_proc_show_member(seq, m, id);
+		shown = g->serial;
+		rcu_read_unlock();
+		if (ps_proc_show_group(seq, g))
+			ps_proc_show_members(seq, g);
+		cond_resched();
+		rcu_read_lock();
+		stands = READ_ONCE(g->members);
+		ps_group_put(g);
+		if (seq_has_overflowed(seq))
+			break;
+		/* Its next one may have gone by now. */
+		if (!stands)
+			goto again;
 	}
 	rcu_read_unlock();
 	return 0;
