@@ -5,6 +5,7 @@
  * is sent again. What links the closed socket to its group has to live until
  * the last of them has gone, and not longer.
  */
+#include <linux/sched.h>
 #include <linux/workqueue.h>
 #include <net/inet_connection_sock.h>
 
@@ -15,6 +16,9 @@
 
 /* How often to see whether the last one has gone. */
 #define PS_GONE_INTERVAL HZ
+
+/* So many in one go: packets wait meanwhile. */
+#define PS_GONE_BATCH 64
 
 static void ps_gone_look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(ps_gone_work, ps_gone_look);
@@ -82,12 +86,25 @@ void ps_gone_closed(struct ps_member *m)
 
 static void ps_gone_look(struct work_struct *work)
 {
-	struct ps_member *m, *next;
+	unsigned int looked = 0;
+	struct ps_member *m;
+	LIST_HEAD(left);
 
 	spin_lock_bh(&ps_lock);
-	list_for_each_entry_safe(m, next, &ps_gone, gone_node)
+	list_splice_init(&ps_gone, &left);
+	while (!list_empty(&left)) {
+		m = list_first_entry(&left, struct ps_member, gone_node);
 		if (ps_gone_done(m))
 			ps_member_unlink(m);
+		else
+			list_move_tail(&m->gone_node, &ps_gone);
+		if (++looked % PS_GONE_BATCH)
+			continue;
+		/* Whoever unlinks a member takes it from either list. */
+		spin_unlock_bh(&ps_lock);
+		cond_resched();
+		spin_lock_bh(&ps_lock);
+	}
 	if (!list_empty(&ps_gone))
 		schedule_delayed_work(&ps_gone_work, PS_GONE_INTERVAL);
 	spin_unlock_bh(&ps_lock);
