@@ -72,8 +72,10 @@ static struct ps_index *ps_index_build(const struct ps_policy *policy,
 {
 	struct ps_index *index;
 
+	/* It's asked for again later: nobody is to be killed for it. */
 	index = kvzalloc(sizeof(*index) + policy->index_size(n),
-			 GFP_KERNEL_ACCOUNT);
+			 GFP_KERNEL_ACCOUNT | __GFP_NOWARN |
+			 __GFP_RETRY_MAYFAIL);
 	if (!index)
 		return NULL;
 	index->policy = policy;
