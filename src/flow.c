@@ -21,6 +21,14 @@
 #include "group.h"
 #include "tuple.h"
 
+/*
+ * All tables together take up no more than one part in so many of the machine's
+ * memory: any user may have groups, and no process is seen to have their memory.
+ */
+#define PS_FLOWS_SHARE 8
+
+static atomic64_t ps_flows_octets;
+
 static siphash_key_t ps_flow_secret __read_mostly;
 
 /* At load. Context: process. */
@@ -149,16 +157,37 @@ void ps_flows_start(struct ps_group *g)
 	xa_init_flags(&g->handles, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 }
 
+/* Before a table of @slots is freed. */
+static void ps_flows_uncount(u32 slots)
+{
+	atomic64_sub(ps_flow_table_size(slots), &ps_flows_octets);
+}
+
+static bool ps_flows_count(u32 slots)
+{
+	s64 most = ((u64)totalram_pages() << PAGE_SHIFT) / PS_FLOWS_SHARE;
+
+	if (atomic64_add_return(ps_flow_table_size(slots),
+				&ps_flows_octets) <= most)
+		return true;
+	ps_flows_uncount(slots);
+	return false;
+}
+
 static struct ps_flow_table *ps_flows_alloc(struct ps_group *g, u32 slots)
 {
 	struct ps_flow_table *flows;
 	struct ps_memcg_scope scope;
 
+	if (!ps_flows_count(slots))
+		return NULL;
 	ps_memcg_enter(&scope, g->memcg);
 	/* The cgroup may be full: that is to be told, nobody is to be killed. */
 	flows = ps_flow_table_alloc(slots, GFP_KERNEL_ACCOUNT | __GFP_NOWARN |
 					   __GFP_RETRY_MAYFAIL);
 	ps_memcg_exit(&scope);
+	if (!flows)
+		ps_flows_uncount(slots);
 	return flows;
 }
 
@@ -203,9 +232,22 @@ static int ps_flows_resize_locked(struct ps_group *g, u32 room)
 	rcu_assign_pointer(g->flows, fresh);
 	if (old && fresh)
 		ps_flows_move(g, fresh, old);
-	if (old)
+	if (old) {
+		ps_flows_uncount(old->slots);
 		kvfree_rcu(old, rcu);
+	}
 	return 0;
+}
+
+/* Of a group that nobody knows any more. Context: any. */
+void ps_flows_end(struct ps_group *g)
+{
+	struct ps_flow_table *flows = rcu_dereference_protected(g->flows, 1);
+
+	if (!flows)
+		return;
+	ps_flows_uncount(flows->slots);
+	kvfree(flows);
 }
 
 /**

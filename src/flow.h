@@ -30,6 +30,7 @@ struct ps_flow_ref {
 void ps_flow_init(void);
 void ps_flows_start(struct ps_group *g);
 int ps_flows_update(struct ps_group *g);
+void ps_flows_end(struct ps_group *g);
 int ps_flows_reserve(struct ps_group *g);
 int ps_flows_set_room(struct ps_group *g, u32 room);
 u32 ps_flows_live(struct ps_group *g);

@@ -23,14 +23,12 @@
  */
 struct ps_flow_table *ps_flow_table_alloc(u32 slots, gfp_t gfp)
 {
-	u32 buckets = slots / PS_FLOW_WAYS;
-	struct ps_flow_table *t;
+	struct ps_flow_table *t = kvzalloc(ps_flow_table_size(slots), gfp);
 
-	t = kvzalloc(struct_size(t, bucket, buckets), gfp);
 	if (!t)
 		return NULL;
 	t->slots = slots;
-	t->mask = buckets - 1;
+	t->mask = slots / PS_FLOW_WAYS - 1;
 	return t;
 }
 

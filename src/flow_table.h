@@ -19,6 +19,7 @@
 #define PS_FLOW_TABLE_H
 
 #include <linux/cache.h>
+#include <linux/overflow.h>
 #include <linux/rcupdate.h>
 #include <linux/types.h>
 
@@ -59,6 +60,13 @@ struct ps_flow_clock {
 	bool (*alive)(void *arg, u32 holder);
 	void *arg;
 };
+
+/* Octets of a table of @slots. */
+static inline size_t ps_flow_table_size(u32 slots)
+{
+	return struct_size((struct ps_flow_table *)NULL, bucket,
+			   slots / PS_FLOW_WAYS);
+}
 
 struct ps_flow_table *ps_flow_table_alloc(u32 slots, gfp_t gfp);
 u32 ps_flow_table_find(struct ps_flow_table *t, u64 key,

@@ -56,6 +56,16 @@ static inline void atomic64_set(atomic64_t *v, s64 i)
 	WRITE_ONCE(v->counter, i);
 }
 
+static inline s64 atomic64_add_return(s64 i, atomic64_t *v)
+{
+	return __atomic_add_fetch(&v->counter, i, __ATOMIC_SEQ_CST);
+}
+
+static inline void atomic64_sub(s64 i, atomic64_t *v)
+{
+	__atomic_fetch_sub(&v->counter, i, __ATOMIC_RELAXED);
+}
+
 static inline void atomic64_inc(atomic64_t *v)
 {
 	__atomic_add_fetch(&v->counter, 1, __ATOMIC_RELAXED);
