@@ -2,7 +2,9 @@
 /*
  * Arms and disarms the hooks, and makes unloading safe.
  */
+#include <linux/capability.h>
 #include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -24,6 +26,8 @@ static DEFINE_MUTEX(ps_hooks_mutex);	/* arming; taken outside socket locks */
 static bool ps_hooks_armed;		/* under ps_hooks_mutex */
 static bool ps_hooks_open;		/* under it: initialised, not going */
 static bool ps_hooks_complained;	/* under it: since arming worked last */
+static int ps_hooks_error;		/* under it: what arming came to last */
+static unsigned long ps_hooks_tried;	/* under it: when that was */
 static atomic_t ps_hooks_users = ATOMIC_INIT(0);
 
 static void ps_hooks_disarm_work(struct work_struct *work);
@@ -266,6 +270,22 @@ static void ps_hooks_disarm_work(struct work_struct *work)
 	mutex_unlock(&ps_hooks_mutex);
 }
 
+/*
+ * Where a function is taken, trying patches the others and takes that back: not
+ * as often as any user likes.
+ */
+static int ps_hooks_try(void)
+{
+	lockdep_assert_held(&ps_hooks_mutex);
+	if (ps_hooks_error &&
+	    time_before(jiffies, ps_hooks_tried + PS_DISARM_DELAY) &&
+	    !capable(CAP_NET_ADMIN))
+		return ps_hooks_error;
+	ps_hooks_error = ps_hooks_arm(false);
+	ps_hooks_tried = jiffies;
+	return ps_hooks_error;
+}
+
 /**
  * ps_hooks_get() - one more reason to have the hooks armed
  *
@@ -285,7 +305,7 @@ int ps_hooks_get(void)
 	if (!ps_hooks_open)
 		err = -ESHUTDOWN;
 	else if (!ps_hooks_armed)
-		err = ps_hooks_arm(false);
+		err = ps_hooks_try();
 	if (!err)
 		atomic_inc(&ps_hooks_users);
 	mutex_unlock(&ps_hooks_mutex);
