@@ -102,17 +102,45 @@ int ps_group_renumber(struct ps_member *m, u32 id)
 	return 0;
 }
 
-static void ps_rank_fill(struct ps_group *g, struct ps_set *set)
+/*
+ * Appends the members of @old that have a rank now. A generation makes a member
+ * change between two neighbouring ranks only, so these are all to be looked at;
+ * in each of them members are in the order of their ids.
+ */
+static void ps_rank_append(struct ps_group *g, struct ps_set *fresh,
+			   const struct ps_set *old, u8 rank)
 {
+	u8 one = rank < PS_RANK_STANDBY ? PS_RANK_ACTIVE : PS_RANK_STANDBY;
+	u32 i = 0, i_end, j, j_end;
 	struct ps_member *m;
-	unsigned long id;
+	u8 before;
+
+	for (before = 0; before < one; before++)
+		i += old->ranks[before];
+	i_end = i + old->ranks[one];
+	j = i_end;
+	j_end = j + old->ranks[one + 1];
+	while (i < i_end || j < j_end) {
+		if (j == j_end ||
+		    (i < i_end && ps_set_member(old, i)->id <
+				  ps_set_member(old, j)->id))
+			m = ps_set_member(old, i++);
+		else
+			m = ps_set_member(old, j++);
+		if (ps_rank_of(g, m) == rank)
+			ps_set_append(fresh, m, rank);
+	}
+}
+
+/* Fills a set with the members of another by their ranks as they are now. */
+static void ps_rank_fill(struct ps_group *g, struct ps_set *fresh,
+			 const struct ps_set *old)
+{
 	u8 rank;
 
 	for (rank = 0; rank < PS_RANKS; rank++)
-		xa_for_each(&g->ids, id, m)
-			if (ps_rank_of(g, m) == rank)
-				ps_set_append(set, m, rank);
-	ps_set_publish(set);
+		ps_rank_append(g, fresh, old, rank);
+	ps_set_publish(fresh);
 }
 
 /**
@@ -142,7 +170,7 @@ int ps_group_set_working_generation(struct ps_group *g, s32 generation)
 		if (fresh && fresh->cap >= cap) {
 			WRITE_ONCE(g->working_generation, generation);
 			ps_rank_outdate(g);
-			ps_rank_fill(g, fresh);
+			ps_rank_fill(g, fresh, set);
 			/* Pairs with rcu_dereference() in lookup.c. */
 			rcu_assign_pointer(g->set, fresh);
 			fresh = NULL;
