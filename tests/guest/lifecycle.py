@@ -83,12 +83,6 @@ def ftrace_enabled():
 
 
 @test
-def livepatch():
-    """a hooked function that somebody else redirects"""
-    tap.skip("a second IPMODIFY user", "it takes a livepatch module")
-
-
-@test
 def policy_parameter():
     """an unknown policy is refused at load"""
     ps.unload()

@@ -271,16 +271,25 @@ def parameter(name, value=None):
 
 # Hooks
 
-def hooks():
-    """The functions that someone redirects: the module, nobody else here."""
+def _enabled():
+    """The words on each traced function's line: "function (callbacks) flags"."""
     path = f"{TRACING}/enabled_functions"
     if not os.path.exists(path):
         ns.mount("tracefs", TRACING, "tracefs")
     with open(path) as file:
-        # "function (callbacks) flags [tramp: …]", I stands for IPMODIFY
-        lines = [line.split("tramp:")[0].split("->")[0].split()
-                 for line in file if line.strip()]
-    return {words[0] for words in lines if "I" in words[2:]}
+        return [line.split("tramp:")[0].split("->")[0].split()
+                for line in file if line.strip()]
+
+
+def hooks():
+    """The functions that someone redirects: the module, nobody else here."""
+    # I stands for IPMODIFY
+    return {words[0] for words in _enabled() if "I" in words[2:]}
+
+
+def traced():
+    """The functions whose calls are seen by someone, also without a change."""
+    return {words[0] for words in _enabled()}
 
 
 def disarmed():

@@ -53,14 +53,19 @@ def skip(text, why):
     print(f"ok {_count} - {text} # SKIP {why}", flush=True)
 
 
+def name_of(error):
+    """The name of an OSError's errno."""
+    name = errno.errorcode.get(error.errno, str(error))
+    # Linux has one number for two names, Python knows the other one.
+    return "EOPNOTSUPP" if name == "ENOTSUP" else name
+
+
 def error_of(call, *args, **keywords):
     """The name of the errno that call() fails with, or None."""
     try:
         call(*args, **keywords)
     except OSError as error:
-        # Linux has one number for two names, Python knows the other one.
-        name = errno.errorcode.get(error.errno, str(error))
-        return "EOPNOTSUPP" if name == "ENOTSUP" else name
+        return name_of(error)
     return None
 
 

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Modules other than portsteer, and what the kernel log says."""
+import contextlib
+import os
+import subprocess
+
+from . import tap
+
+
+def _run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    return None if not done.returncode else done.stderr.strip()
+
+
+def load(name, **parameters):
+    """insmod; None, or what it says."""
+    path = f"/portsteer/{name}.ko"
+    if not os.path.exists(path):
+        raise tap.Skip(f"this kernel has no {name}.ko")
+    return _run("/sbin/insmod", path, *(f"{key}={value}" for key, value
+                                        in parameters.items()))
+
+
+def unload(name):
+    """rmmod; None, or what it says."""
+    return _run("/sbin/rmmod", name)
+
+
+@contextlib.contextmanager
+def taken(function):
+    """Somebody replaces a kernel function while the block runs."""
+    error = load("taker", function=function)
+    if error:
+        raise RuntimeError(f"{function} can't be taken: {error}")
+    try:
+        yield
+    finally:
+        error = unload("taker")
+        if error:
+            raise RuntimeError(error)
+
+
+class Log:
+    """What the kernel says from now on."""
+
+    def __init__(self):
+        self._mark = f"mark {os.urandom(8).hex()}"
+        with open("/dev/kmsg", "w") as file:
+            file.write(self._mark)
+
+    def lines(self, word=""):
+        """Those that contain it."""
+        text = subprocess.run(["dmesg"], capture_output=True,
+                              text=True).stdout
+        return [line for line in text.split(self._mark, 1)[1].splitlines()
+                if word in line]
