@@ -131,12 +131,15 @@ static int ps_bind_join(struct sock *sk, const struct ps_binding *b)
 	if (ps_is_mptcp(sk) && sk->sk_state != TCP_LISTEN)
 		return 0;
 
-	/* What fails for lack of memory is tried again where it may sleep. */
 	m = ps_member_get(sk, PS_BIND_GFP);
 	err = IS_ERR(m) ? PTR_ERR(m) : ps_group_join(sk, &how, PS_BIND_GFP);
+	/* A port must not stand open that was to be closed by a key. */
+	if (err == -EADDRINUSE || (err == -ENOMEM && b->secret.len))
+		return err;
+	/* What fails for lack of memory is tried again where it may sleep. */
 	if (err == -ENOMEM)
 		ps_adopt_later(sock_net(sk));
-	return err == -EADDRINUSE ? err : 0;
+	return 0;
 }
 
 PS_DECLARE_ORIGINAL(inet_put_port);

@@ -89,11 +89,10 @@ static struct ps_index *ps_index_build(const struct ps_policy *policy,
  * ps_index_update() - bring the index of a group up to date
  * @g: the group
  *
- * Without memory the policy goes on without an index.
- *
  * Context: process, may sleep; not twice at a time for a group.
+ * Return: 0 or -ENOMEM, and then the policy goes on without an index.
  */
-void ps_index_update(struct ps_group *g)
+int ps_index_update(struct ps_group *g)
 {
 	const struct ps_policy *policy;
 	const struct ps_index *old;
@@ -101,6 +100,7 @@ void ps_index_update(struct ps_group *g)
 	struct ps_trait *traits;
 	struct ps_memcg_scope scope;
 	u32 n, version;
+	int err = 0;
 
 	/* Only we replace them. */
 	old = rcu_dereference_protected(g->index, true);
@@ -110,14 +110,14 @@ void ps_index_update(struct ps_group *g)
 	if (!policy->index_size) {
 		if (old)
 			ps_index_replace(g, NULL);
-		return;
+		return 0;
 	}
 	if (old && old->policy == policy &&
 	    old->version == (u32)atomic_read(&g->version))
-		return;
+		return 0;
 	traits = ps_index_traits(g, &n, &version);
 	if (!traits)
-		return;
+		return -ENOMEM;
 	if (n) {
 		ps_memcg_enter(&scope, g->memcg);
 		index = ps_index_build(policy, old, traits, n);
@@ -125,7 +125,10 @@ void ps_index_update(struct ps_group *g)
 		if (index) {
 			index->version = version;
 			ps_index_replace(g, index);
+		} else {
+			err = -ENOMEM;
 		}
 	}
 	kvfree(traits);
+	return err;
 }

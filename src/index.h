@@ -40,6 +40,6 @@ static inline const void *ps_index_of(const struct ps_group *g,
 	return index->data;
 }
 
-void ps_index_update(struct ps_group *g);
+int ps_index_update(struct ps_group *g);
 
 #endif /* PS_INDEX_H */

@@ -23,7 +23,7 @@
 #define PS_DRIFT_DELAY (HZ / 100 ?: 1)
 
 /* When to ask again for memory that there wasn't. */
-#define PS_FLOWS_RETRY HZ
+#define PS_SETTLE_RETRY HZ
 
 static struct workqueue_struct *ps_settle_queue;
 
@@ -42,11 +42,18 @@ static void ps_settle_work(struct work_struct *work)
 	struct ps_group *g = container_of(to_delayed_work(work),
 					  struct ps_group, settle);
 
-	ps_index_update(g);
-	ps_sysfs_sync(g);
-	/* Flows don't stay on their sockets until there is memory. */
-	if (ps_flows_update(g))
-		ps_settle_schedule(g, PS_FLOWS_RETRY);
+	bool again = false;
+
+	/*
+	 * Until there is memory the policy looks at the members themselves,
+	 * operators don't see them all, flows don't stay on their sockets.
+	 */
+	again |= ps_index_update(g);
+	again |= ps_sysfs_sync(g);
+	again |= ps_flows_update(g);
+	/* One that has disbanded needs none, and nobody would wait for it. */
+	if (again && READ_ONCE(g->members))
+		ps_settle_schedule(g, PS_SETTLE_RETRY);
 	ps_group_put(g);
 }
 

@@ -59,6 +59,6 @@ void ps_member_dir_remove(struct ps_member_dir *dir);
 void ps_sysfs_start(struct ps_group *g);
 void ps_sysfs_enrolled(struct ps_group *g, const struct ps_member *m);
 void ps_sysfs_left(struct ps_group *g, struct ps_member *m);
-void ps_sysfs_sync(struct ps_group *g);
+bool ps_sysfs_sync(struct ps_group *g);
 
 #endif /* PS_SYSFS_H */

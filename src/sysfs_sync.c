@@ -132,7 +132,7 @@ static void ps_sync_members(struct ps_group *g)
 		if (id == PS_NO_ID)
 			break;
 		dir = ps_member_dir_add(g, g->dir->members, id);
-		/* Without memory it comes with the next change. */
+		/* Without memory it comes later: ps_sysfs_sync() says so. */
 		if (!dir)
 			break;
 		ps_sync_attach(g, dir);
@@ -213,14 +213,15 @@ static bool ps_sync_due(struct ps_group *g)
  * @g: the caller holds a reference
  *
  * Context: process, may sleep; not twice at a time for a group.
+ * Return: true if there wasn't the memory for all of it.
  */
-void ps_sysfs_sync(struct ps_group *g)
+bool ps_sysfs_sync(struct ps_group *g)
 {
 	struct ps_memcg_scope scope;
 	struct ps_net *pn;
 
 	if (!ps_sync_due(g))
-		return;
+		return false;
 	/* Its end waits for us: see ps_net_stop(). */
 	pn = ps_net(g->key.net);
 	mutex_lock(&pn->dirs_mutex);
@@ -233,4 +234,5 @@ void ps_sysfs_sync(struct ps_group *g)
 		ps_sync_remove(g);
 	ps_memcg_exit(&scope);
 	mutex_unlock(&pn->dirs_mutex);
+	return ps_sync_due(g);
 }
