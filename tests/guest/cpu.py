@@ -249,20 +249,10 @@ def one_node():
 
 # Fewer CPUs
 
-def online(cpu, value):
-    with open(f"/sys/devices/system/cpu/cpu{cpu}/online", "w") as file:
-        file.write(str(value))
-
-
 @test
 def two_cpus():
     """the other two are offline; members may be theirs all the same"""
-    try:
-        for cpu in (2, 3):
-            online(cpu, 0)
-    except OSError as error:
-        raise Skip(f"CPUs can't be taken offline: {error.strerror}")
-    try:
+    with kernel.offline(2, 3):
         equal(kernel.cpu_list("online"), [0, 1], "two are left")
         for text, kind, family in combinations():
             with Pool() as pool:
@@ -276,9 +266,6 @@ def two_cpus():
                 shares = from_cpu(1, servers, address, 150)
                 ok(sum(shares) == 150 and stats.uniform(shares),
                    f"{text}: CPU 1 has none", shares)
-    finally:
-        for cpu in (2, 3):
-            online(cpu, 1)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import contextlib
 import os
 
+from . import tap
+
 
 @contextlib.contextmanager
 def sysctl(name, value):
@@ -62,3 +64,23 @@ def cpu_list(name):
 def node_list(name):
     """The NUMA nodes that are online, possible, has_cpu…"""
     return _list(f"/sys/devices/system/node/{name}")
+
+
+def online(cpu, value):
+    """Take a CPU away, or give it back."""
+    with open(f"/sys/devices/system/cpu/cpu{cpu}/online", "w") as file:
+        file.write(str(int(value)))
+
+
+@contextlib.contextmanager
+def offline(*cpus):
+    """These CPUs are away while the block runs."""
+    with contextlib.ExitStack() as back:
+        for cpu in cpus:
+            try:
+                online(cpu, False)
+            except OSError as error:
+                raise tap.Skip("CPUs can't be taken offline: "
+                               f"{error.strerror}")
+            back.callback(online, cpu, True)
+        yield
