@@ -29,6 +29,7 @@ help:
 	@echo 'make test-all        both of these, with one summary'
 	@echo 'make debug-kernel    a kernel that finds faults, built in half an hour (DEBUG=6.1-debug)'
 	@echo 'make test-debug      the guest tests on that (PS_QUICK= for their long form)'
+	@echo 'make soak            everything at once, for MINUTES=n (SEED=s KERNEL=series)'
 	@echo 'make test-install    DKMS and the Debian package in Debian 12 and 13'
 	@echo 'make shell           a shell in a guest, with the module loaded (KERNEL=series)'
 	@echo 'make demo            what portsteer does, in a minute'
@@ -113,6 +114,14 @@ test-debug: debug-kernel
 	@$(MAKE) --no-print-directory prove KERNEL=$(DEBUG) \
 		TESTS="tests/debug/planted.t $(filter %.py,$(TESTS))"
 
+# All that programs and operators do, for MINUTES, in two guests: one whose CPUs
+# run at once and whose hooks stay armed, one in which the module comes and goes.
+# SEED: as it was printed, for the same once more.
+soak: export MINUTES ?= 10
+soak: export SEED ?=
+soak: lab
+	@$(PROVE) --verbose tests/soak/armed.py tests/soak/reload.py
+
 shell: lab
 	scripts/guest --kernel $(KERNEL) --shell \
 		--file "$$(scripts/build-module --path $(KERNEL))" --file tests/guest \
@@ -170,5 +179,5 @@ test-install:
 	@prove --timer --exec scripts/run-test tests/install/*.t
 
 .PHONY: all help modules clean distclean lint build-unit unit lab test prove shell \
-	test-matrix test-all prove-all debug-kernel test-debug demo reload bench install \
+	test-matrix test-all prove-all debug-kernel test-debug soak demo reload bench install \
 	uninstall dist deb test-install

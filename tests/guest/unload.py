@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # guest: timeout=1200
 """rmmod at any moment: nothing is lost and sockets go on as plain ones."""
-import contextlib
 import os
 import random
 import select
@@ -14,23 +13,13 @@ import time
 
 from lib import load, net, proc, ps, tap
 from lib.net import INET, INET6, Pool, combinations
+from lib.proc import urgent
 from lib.tap import equal, fails, ok, test
 
 # Every kernel of the matrix but the host's own gets the short form.
 QUICK = os.environ.get("PS_QUICK")
 TURNS = int(sys.argv[1]) if len(sys.argv) > 1 else 10 if QUICK else 50
 CALL_TURNS = 5 if QUICK else 20
-
-
-@contextlib.contextmanager
-def urgent():
-    """insmod and rmmod before the load, which would keep them waiting for
-    seconds where all CPUs are emulated in one thread"""
-    os.setpriority(os.PRIO_PROCESS, 0, -20)
-    try:
-        yield
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 @test

@@ -6,19 +6,22 @@ import os
 from . import tap
 
 
+def set_sysctl(name, value):
+    """For good, or as long as the current network namespace lives."""
+    with open(f"/proc/sys/{name.replace('.', '/')}", "w") as file:
+        file.write(str(value))
+
+
 @contextlib.contextmanager
 def sysctl(name, value):
     """Another value for as long as the block runs."""
-    path = f"/proc/sys/{name.replace('.', '/')}"
-    with open(path) as file:
+    with open(f"/proc/sys/{name.replace('.', '/')}") as file:
         old = file.read()
-    with open(path, "w") as file:
-        file.write(str(value))
+    set_sysctl(name, value)
     try:
         yield
     finally:
-        with open(path, "w") as file:
-            file.write(old)
+        set_sysctl(name, old)
 
 
 def snmp(protocol, name):

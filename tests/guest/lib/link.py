@@ -37,18 +37,21 @@ def gro(device):
 
 
 class Cable:
-    """A namespace, .space, at the other end of a device; .near and .far are
-    the addresses of both ends by family."""
+    """A namespace, .space, at the other end of a device, .device; .near and
+    .far are the addresses of both ends by family. number: where there are
+    several at a time."""
 
-    near = {net.INET: "10.9.8.1", net.INET6: "fd98::1"}
-    far = {net.INET: "10.9.8.2", net.INET6: "fd98::2"}
-
-    def __init__(self, pool):
+    def __init__(self, pool, number=8):
+        self.near = {net.INET: f"10.9.{number}.1",
+                     net.INET6: f"fd{number:02x}::1"}
+        self.far = {net.INET: f"10.9.{number}.2",
+                    net.INET6: f"fd{number:02x}::2"}
+        self.device = f"psnear{number}"
         self.space = ns.Namespace()
         pool.callback(self.space.close)
-        veth("psnear", "psfar", self.space)
-        pool.callback(ip, "link del psnear")
-        self._up("psnear", self.near)
+        veth(self.device, "psfar", self.space)
+        pool.callback(ip, f"link del {self.device}")
+        self._up(self.device, self.near)
         with self.space:
             self._up("psfar", self.far)
             gro("psfar")

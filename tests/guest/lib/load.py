@@ -15,6 +15,10 @@ class Echo:
     used twice, and the second connection never says anything.
     """
 
+    def heard(self, sock, data):
+        """What a client said on a socket; a datagram is answered if true."""
+        return True
+
     def __init__(self, servers=()):
         self._epoll = select.epoll()
         self._socks = {}
@@ -43,6 +47,11 @@ class Echo:
         return sum(self._serve(self._socks[fd]) or 0
                    for fd, _ in self._epoll.poll(timeout))
 
+    def waiting(self):
+        """How many it has accepted and not yet answered."""
+        return sum(sock.type == socket.SOCK_STREAM
+                   for sock in self._socks.values()) - len(self._listeners)
+
     def take_all(self, sock):
         """Accept all that a listener has, or answer all datagrams."""
         while self._serve(sock) is not None:
@@ -53,7 +62,8 @@ class Echo:
         with contextlib.suppress(BlockingIOError):
             if sock.type == socket.SOCK_DGRAM:
                 data, sender = sock.recvfrom(64)
-                sock.sendto(data, sender)
+                if self.heard(sock, data):
+                    sock.sendto(data, sender)
                 return 1
             if sock in self._listeners:
                 served = sock.accept()[0]
@@ -61,7 +71,9 @@ class Echo:
                 self._register(served)
                 return 0
             try:
-                sock.sendall(sock.recv(64))
+                data = sock.recv(64)
+                sock.sendall(data)
+                self.heard(sock, data)
             except ConnectionError:
                 pass		# the client counts it
             self.remove(sock)

@@ -4,6 +4,7 @@
 A child is forked and so holds a duplicate of every socket its parent has:
 where that matters, start the child first.
 """
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -98,3 +99,14 @@ def wait_for(condition, timeout=10):
         if value or time.monotonic() > end:
             return value
         time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def urgent():
+    """insmod and rmmod before the load, which would keep them waiting for
+    seconds where all CPUs are emulated in one thread"""
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)

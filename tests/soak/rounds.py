@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One round of the soak: who takes part, what is done meanwhile, and the
+accounts at its end."""
+import contextlib
+import random
+import socket
+import time
+
+from lib import chaos, clients, kernel, net, ns, proc, ps, tally, tap
+from lib.net import INET
+from lib.tap import equal, ok
+
+import asking
+import dying
+import serving
+
+HOSTS = 2
+TCP_CLIENTS = 8
+TCP_PROCESSES = 2		# for all of them
+VISITORS = 3
+DOOMED = 2
+CLIENT_TIME = 4 * asking.PATIENCE	# in which one tells what it has done
+
+
+class Round:
+    """reloads: the module is unloaded and loaded meanwhile; else something
+    keeps its hooks armed from the beginning to the end."""
+
+    def __init__(self, seed, seconds, reloads):
+        self.seed = seed
+        self._choose = random.Random(seed)
+        self._seconds = seconds
+        self._reloads = reloads
+        self._migrates = clients.migrates()
+        self._trouble = []
+        self._visitors = []
+        self._victim = None
+        self._doomed, self._dead = [], []
+        self._full = 0		# datagrams that found no room at visitors
+        self._seen = dict.fromkeys(
+            ("visitors", "victims", "namespaces", "tables", "members",
+             "rmmod", "rmmod refused"), 0)
+
+    def run(self):
+        """Set the scene, play, and look at what has come of it."""
+        self._stays = net.Pool()
+        if not self._reloads:
+            self._keep_armed()
+        self._mail = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        for end in self._mail:
+            end.setblocking(False)
+        self._space = ns.Namespace()
+        with self._space:
+            self._open()
+            while time.monotonic() < self._until:
+                self._turn()
+            self._close()
+            self._settle_accounts()
+        self._space.close()
+        self._stays.close()
+        ok(ps.disarmed(), "the hooks are disarmed", ps.hooks())
+
+    def _keep_armed(self):
+        """A group, and one with a peer; see docs/testing.md."""
+        self._stays.server("tcp", INET, net.port(), ps.join)
+        self._stays.server("udp", INET, net.port(),
+                           ps.join).connect(("127.0.0.1", 9))
+
+    def _random(self):
+        return self._choose.randrange(2**32)
+
+    # Who takes part
+
+    def _open(self):
+        dying.short_lives()
+        kernel.set_sysctl("net.ipv4.tcp_syncookies",
+                          self._choose.choice((1, 1, 2)))
+        size = (TCP_CLIENTS + 1) * asking.BLOCK
+        self._received, self._died = tally.Log(size), tally.Log(size)
+        self._sent, self._answered = tally.Log(size), tally.Log(size)
+        self._site = serving.Site(self._received, self._died)
+        self._site.rules(self._choose)
+        self._hosts = []
+        for _ in range(HOSTS):
+            counts = tally.Tally("answered", "silent")
+            self._hosts.append(proc.Child(
+                serving.stay, self._site, counts, self._random()))
+            self._hosts[-1].get()
+        self._until = until = time.monotonic() + self._seconds
+        self._clients = [asking.Client(place, self._random())
+                         for place in range(TCP_CLIENTS)]
+        sender = asking.Client(TCP_CLIENTS, self._random(), asking.SENDING)
+        self._asking = [
+            proc.Child(asking.connect, self._clients[turn::TCP_PROCESSES],
+                       self._answered, self._site.addresses("tcp"), until)
+            for turn in range(TCP_PROCESSES)]
+        self._asking.append(proc.Child(asking.send, sender, self._sent,
+                                       self._site.addresses("udp"), until))
+        self._workers = [
+            proc.Child(chaos.roam, self._random(), self._mail, until),
+            proc.Child(chaos.crew, self._random(), self._mail, until)]
+        self._dies = 0
+
+    # What is done meanwhile
+
+    def _turn(self):
+        self._take_turns_visiting()
+        self._kill_somebody()
+        self._let_namespaces_die()
+        self._operate()
+        if self._reloads and self._choose.random() < 0.02:
+            self._reload()
+        time.sleep(0.03)
+
+    def _take_turns_visiting(self):
+        for child in list(self._visitors):
+            if child.link.poll(0):
+                self._see_off(child)
+        while len(self._visitors) < VISITORS:
+            self._seen["visitors"] += 1
+            self._visitors.append(
+                proc.Child(serving.visit_datagram, self._site, self._random())
+                if self._choose.random() < 0.5 else
+                proc.Child(serving.visit_stream, self._site, self._random(),
+                           self._migrates))
+
+    def _see_off(self, child):
+        self._visitors.remove(child)
+        with child:
+            self._full += child.get()
+            if not child.wait():
+                self._trouble.append(f"visitor {child.pid} doesn't go")
+
+    def _kill_somebody(self):
+        now = time.monotonic()
+        if self._victim and now > self._dies:
+            self._victim.__exit__()
+            self._victim = None
+        elif not self._victim:
+            function = self._choose.choice((chaos.roam, chaos.crew))
+            self._victim = proc.Child(function, self._random(), self._mail,
+                                      self._until + 60)
+            self._seen["victims"] += 1
+            self._dies = now + self._choose.uniform(0.1, 3)
+
+    def _let_namespaces_die(self):
+        for doomed in list(self._doomed):
+            if time.monotonic() > doomed.until:
+                self._doomed.remove(doomed)
+                doomed.die()
+                self._dead.append(doomed)
+        if len(self._doomed) < DOOMED:
+            number = self._seen["namespaces"]
+            self._seen["namespaces"] += 1
+            with self._home():
+                self._doomed.append(dying.Doomed(
+                    self._random(), self._mail, number % 200,
+                    number % 2 == 0, self._choose.uniform(1, 4)))
+
+    @contextlib.contextmanager
+    def _home(self):
+        """Out of the round's namespace, where the wires' other ends are."""
+        self._space.__exit__()
+        try:
+            yield
+        finally:
+            self._space.__enter__()
+
+    def _operate(self):
+        ours = self._site.ports.values()
+        groups = ps.table()
+        self._seen["tables"] += 1
+        self._seen["members"] = max(
+            self._seen["members"],
+            sum(len(g.members) for g in groups.values()))
+        self._trouble += chaos.inconsistencies(groups)
+        theirs = {n for n in groups if _port_of(n) not in ours}
+        self._trouble += chaos.operate(self._choose, theirs, clear="")
+        for doomed in self._doomed:
+            self._trouble += doomed.operate()
+        if self._choose.random() < 0.1:
+            self._site.rules(self._choose)
+
+    def _reload(self):
+        """Under all the traffic, but with no visitor who might be leaving:
+        without the module that costs connections."""
+        for child in list(self._visitors):
+            self._see_off(child)
+        time.sleep(0.5)		# what they have left to others is gone as well
+        with proc.urgent():
+            self._unload()
+        time.sleep(self._choose.uniform(0, 0.5))
+        with proc.urgent():
+            ps.load()
+            self._site.rules(self._choose)
+        for host in self._hosts:
+            host.ask("join")
+
+    def _unload(self):
+        """A task that is just inside an option holds the module."""
+        self._seen["rmmod"] += 1
+        for _ in range(500):
+            try:
+                return ps.unload()
+            except RuntimeError as error:
+                if "temporarily unavailable" not in str(error):
+                    raise
+                last = error
+            self._seen["rmmod refused"] += 1
+            time.sleep(0.02)
+        raise last
+
+    # The end
+
+    def _close(self):
+        for child in list(self._visitors):
+            self._see_off(child)
+        for doomed in self._doomed:
+            doomed.die()
+        if self._victim:
+            self._victim.__exit__()
+        done = {}
+        for child in self._workers:
+            with child:
+                for key, count in child.get(CLIENT_TIME).items():
+                    done[key] = done.get(key, 0) + count
+        for child in self._asking:
+            with child:
+                child.get(CLIENT_TIME)
+        # those that were forked a moment ago
+        time.sleep(0.5)
+        for host in self._hosts:
+            self._full += host.ask("stop")
+        for end in self._mail:
+            with contextlib.suppress(OSError):
+                while True:
+                    for fd in socket.recv_fds(end, 1, 8)[1]:
+                        socket.close(fd)
+        for end in self._mail:
+            end.close()
+        # Only now nobody holds a socket of theirs.
+        for doomed in self._dead + self._doomed:
+            self._trouble += doomed.mourn()
+        tap.diag(", ".join(f"{name} {n}" for name, n in self._seen.items()))
+        tap.diag(", ".join(f"{key} {done[key]}" for key in sorted(done)))
+
+    def _settle_accounts(self):
+        ok(not self._trouble, "the tables made sense, operators were obeyed, "
+           "namespaces died", "\n".join(self._trouble[:20]))
+        self._streams()
+        self._datagrams()
+        for host in self._hosts:
+            with host:
+                host.link.send("go")
+                ok(host.wait(), "a server comes to its end")
+        proc.wait_for(lambda: ps.rule("clear") and not ps.table())
+        equal(ps.table(), {}, "no group is left")
+
+    def _streams(self):
+        counts = tally.sum_of(client.counts for client in self._clients)
+        text = ", ".join(f"{name} {n}" for name, n in counts.items())
+        ok(asking.balanced(counts) and counts["attempted"],
+           f"TCP: all is accounted for: {text}")
+        equal(counts["timed out"], 0, "TCP: none timed out")
+        equal(counts["unreachable"], 0, "TCP: none was unreachable")
+        if self._migrates:
+            equal((counts["reset"], counts["refused"]), (0, 0),
+                  "TCP: none was reset or refused")
+        received, answered = (_part(log, 0, TCP_CLIENTS) for log in (
+            self._received, self._answered))
+        same = received == answered
+        ok(same, "TCP: servers have seen just what clients have, each once",
+           same or _differences(received, answered))
+
+    def _datagrams(self):
+        sent, received, died = (_part(log, TCP_CLIENTS, 1) for log in (
+            self._sent, self._received, self._died))
+        # as far as anything was sent
+        rows = list(zip(sent.rstrip(b"\0"), received, died))
+        missing = sum(a > b + c for a, b, c in rows)
+        twice = [n for n, (a, b, c) in enumerate(rows) if a < b + c]
+        ok(rows, f"UDP: sent {len(rows)}, {sum(died)} died with a visitor, "
+           f"{self._full} found no room")
+        equal(missing, self._full, "UDP: all others were received")
+        ok(not twice, "UDP: none was twice", twice[:20])
+
+
+def _port_of(name):
+    """Of a group, by its name."""
+    return int(name.rsplit(":", 1)[1].split("~")[0])
+
+
+def _part(log, client, count):
+    """What a log says of so many clients' numbers."""
+    return log.read(client * asking.BLOCK, count * asking.BLOCK)
+
+
+def _differences(received, answered):
+    """The first few (number, received, answered)."""
+    found = [(n, a, b) for n, (a, b) in enumerate(zip(received, answered))
+             if a != b]
+    return f"{len(found)}: {found[:20]}"
