@@ -50,7 +50,7 @@ class Round:
         for end in self._mail:
             end.setblocking(False)
         self._space = ns.Namespace()
-        with self._space:
+        with self._space, proc.urgent():
             self._open()
             while time.monotonic() < self._until:
                 self._turn()
@@ -187,12 +187,10 @@ class Round:
         for child in list(self._visitors):
             self._see_off(child)
         time.sleep(0.5)		# what they have left to others is gone as well
-        with proc.urgent():
-            self._unload()
+        self._unload()
         time.sleep(self._choose.uniform(0, 0.5))
-        with proc.urgent():
-            ps.load()
-            self._site.rules(self._choose)
+        ps.load()
+        self._site.rules(self._choose)
         for host in self._hosts:
             host.ask("join")
 

@@ -29,6 +29,7 @@ class Child:
 
     def _main(self, link, function, args):
         self.link.close()
+        os.setpriority(os.PRIO_PROCESS, 0, 0)	# also if urgent() made it
         try:
             function(link, *args)
         except (EOFError, BrokenPipeError):
@@ -103,8 +104,8 @@ def wait_for(condition, timeout=10):
 
 @contextlib.contextmanager
 def urgent():
-    """insmod and rmmod before the load, which would keep them waiting for
-    seconds where all CPUs are emulated in one thread"""
+    """Before the load, which would keep this process waiting for seconds where
+    all CPUs are emulated in one thread. Its children are as any other."""
     os.setpriority(os.PRIO_PROCESS, 0, -20)
     try:
         yield
