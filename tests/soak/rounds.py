@@ -100,6 +100,7 @@ class Round:
             proc.Child(chaos.roam, self._random(), self._mail, until),
             proc.Child(chaos.crew, self._random(), self._mail, until)]
         self._dies = 0
+        self._reload_at = time.monotonic() + 1
 
     # What is done meanwhile
 
@@ -108,8 +109,9 @@ class Round:
         self._kill_somebody()
         self._let_namespaces_die()
         self._operate()
-        if self._reloads and self._choose.random() < 0.02:
+        if self._reloads and time.monotonic() > self._reload_at:
             self._reload()
+            self._reload_at = time.monotonic() + self._choose.uniform(1, 6)
         time.sleep(0.03)
 
     def _take_turns_visiting(self):
@@ -245,6 +247,9 @@ class Round:
     def _settle_accounts(self):
         ok(not self._trouble, "the tables made sense, operators were obeyed, "
            "namespaces died", "\n".join(self._trouble[:20]))
+        never = [name for name in ("visitors", "victims", "namespaces", "members")
+                 + ("rmmod",) * self._reloads if not self._seen[name]]
+        ok(not never, "all of it was done", never)
         self._streams()
         self._datagrams()
         for host in self._hosts:
