@@ -19,6 +19,7 @@ TCP_CLIENTS = 8
 TCP_PROCESSES = 2		# for all of them
 VISITORS = 3
 DOOMED = 2
+UNLOAD_TIME = 60	# in which nobody is inside an option for a moment
 CLIENT_TIME = 4 * asking.PATIENCE	# in which one tells what it has done
 
 
@@ -196,18 +197,13 @@ class Round:
             host.ask("join")
 
     def _unload(self):
-        """A task that is just inside an option holds the module."""
         self._seen["rmmod"] += 1
-        for _ in range(500):
-            try:
-                return ps.unload()
-            except RuntimeError as error:
-                if "temporarily unavailable" not in str(error):
-                    raise
-                last = error
+        end = time.monotonic() + UNLOAD_TIME
+        while not ps.try_unload():
             self._seen["rmmod refused"] += 1
-            time.sleep(0.02)
-        raise last
+            if time.monotonic() > end:
+                raise TimeoutError("the module is always in use")
+            time.sleep(self._choose.uniform(0, 0.01))
 
     # The end
 

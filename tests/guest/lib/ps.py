@@ -33,6 +33,7 @@ POLICIES = ("hash", "rr", "random", "least", "cpu", "numa", "rxqueue", "idle",
 KO = "/portsteer/portsteer.ko"
 PARAMETERS = "/sys/module/portsteer/parameters"
 TRACING = "/sys/kernel/tracing"
+SYS_DELETE_MODULE = 176
 
 Info = collections.namedtuple("Info", """size id state weight cpu rx_queue
     generation working_generation members selectable policy picked migrated_in
@@ -255,6 +256,16 @@ def load(**parameters):
 
 def unload():
     _modutil("/sbin/rmmod", "portsteer")
+
+
+def try_unload():
+    """False if somebody is inside one of the module's options just now."""
+    try:
+        ns.check(ns.libc.syscall(SYS_DELETE_MODULE, b"portsteer",
+                                 os.O_NONBLOCK))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def parameter(name, value=None):
