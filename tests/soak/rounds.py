@@ -28,7 +28,10 @@ class Round:
     keeps its hooks armed from the beginning to the end."""
 
     def __init__(self, seed, seconds, reloads):
-        self._choose = random.Random(seed)
+        # One for each part, so that no part's choices depend on others' pace.
+        self._choose = {part: random.Random(f"{seed} {part}")
+                        for part in ("scene", "visits", "victims",
+                                     "namespaces", "operator", "reloads")}
         self._seconds = seconds
         self._reloads = reloads
         self._migrates = clients.migrates()
@@ -66,20 +69,20 @@ class Round:
         self._stays.server("udp", INET, net.port(),
                            ps.join).connect(("127.0.0.1", 9))
 
-    def _random(self):
-        return self._choose.randrange(2**32)
+    def _random(self, part="scene"):
+        return self._choose[part].randrange(2**32)
 
     # Who takes part
 
     def _open(self):
         dying.short_lives()
         kernel.set_sysctl("net.ipv4.tcp_syncookies",
-                          self._choose.choice((1, 1, 2)))
+                          self._choose["scene"].choice((1, 1, 2)))
         size = (TCP_CLIENTS + 1) * asking.BLOCK
         self._received, self._died = tally.Log(size), tally.Log(size)
         self._sent, self._answered = tally.Log(size), tally.Log(size)
         self._site = serving.Site(self._received, self._died)
-        self._site.rules(self._choose)
+        self._site.rules(self._choose["scene"])
         self._hosts = []
         for _ in range(HOSTS):
             counts = tally.Tally("answered", "silent")
@@ -111,7 +114,8 @@ class Round:
         self._operate()
         if self._reloads and time.monotonic() > self._reload_at:
             self._reload()
-            self._reload_at = time.monotonic() + self._choose.uniform(1, 6)
+            self._reload_at = time.monotonic() + \
+                self._choose["reloads"].uniform(1, 6)
         time.sleep(0.03)
 
     def _take_turns_visiting(self):
@@ -120,10 +124,11 @@ class Round:
                 self._see_off(child)
         while len(self._visitors) < VISITORS:
             self._seen["visitors"] += 1
+            seed = self._random("visits")
             self._visitors.append(
-                proc.Child(serving.visit_datagram, self._site, self._random())
-                if self._choose.random() < 0.5 else
-                proc.Child(serving.visit_stream, self._site, self._random(),
+                proc.Child(serving.visit_datagram, self._site, seed)
+                if seed % 2 else
+                proc.Child(serving.visit_stream, self._site, seed,
                            self._migrates))
 
     def _see_off(self, child):
@@ -139,11 +144,12 @@ class Round:
             self._victim.__exit__()
             self._victim = None
         elif not self._victim:
-            function = self._choose.choice((chaos.roam, chaos.crew))
-            self._victim = proc.Child(function, self._random(), self._mail,
+            choose = self._choose["victims"]
+            self._victim = proc.Child(choose.choice((chaos.roam, chaos.crew)),
+                                      self._random("victims"), self._mail,
                                       self._until + 60)
             self._seen["victims"] += 1
-            self._dies = now + self._choose.uniform(0.1, 3)
+            self._dies = now + choose.uniform(0.1, 3)
 
     def _let_namespaces_die(self):
         for doomed in list(self._doomed):
@@ -156,8 +162,9 @@ class Round:
             self._seen["namespaces"] += 1
             with self._home():
                 self._doomed.append(dying.Doomed(
-                    self._random(), self._mail, number % 200,
-                    number % 2 == 0, self._choose.uniform(1, 4)))
+                    self._random("namespaces"), self._mail, number % 200,
+                    number % 2 == 0,
+                    self._choose["namespaces"].uniform(1, 4)))
 
     @contextlib.contextmanager
     def _home(self):
@@ -169,6 +176,7 @@ class Round:
             self._space.__enter__()
 
     def _operate(self):
+        choose = self._choose["operator"]
         ours = self._site.ports.values()
         groups = ps.table()
         self._seen["tables"] += 1
@@ -177,11 +185,11 @@ class Round:
             sum(len(g.members) for g in groups.values()))
         self._trouble += chaos.inconsistencies(groups)
         theirs = {n for n in groups if _port_of(n) not in ours}
-        self._trouble += chaos.operate(self._choose, theirs, clear="")
+        self._trouble += chaos.operate(choose, theirs, clear="")
         for doomed in self._doomed:
             self._trouble += doomed.operate()
-        if self._choose.random() < 0.1:
-            self._site.rules(self._choose)
+        if choose.random() < 0.1:
+            self._site.rules(choose)
 
     def _reload(self):
         """Under all the traffic, but with no visitor who might be leaving:
@@ -190,9 +198,9 @@ class Round:
             self._see_off(child)
         time.sleep(0.5)		# what they have left to others is gone as well
         self._unload()
-        time.sleep(self._choose.uniform(0, 0.5))
+        time.sleep(self._choose["reloads"].uniform(0, 0.5))
         ps.load()
-        self._site.rules(self._choose)
+        self._site.rules(self._choose["reloads"])
         for host in self._hosts:
             host.ask("join")
 
@@ -203,7 +211,7 @@ class Round:
             self._seen["rmmod refused"] += 1
             if time.monotonic() > end:
                 raise TimeoutError("the module is always in use")
-            time.sleep(self._choose.uniform(0, 0.01))
+            time.sleep(0.005)
 
     # The end
 
