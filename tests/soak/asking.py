@@ -95,6 +95,7 @@ def _connect(client, log, addresses, until, patience):
             log.mark(number)
         counts.add(way)
         number += 1
+        time.sleep(choose.uniform(0, 0.03))
 
 
 def send(link, client, log, addresses, until):

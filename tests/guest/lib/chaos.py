@@ -288,11 +288,13 @@ class Hand(Roamer):
 
 
 def roam(link, seed, mail, until):
+    os.nice(5)		# those who keep accounts go first
     link.send(Roamer(seed, mail).work(until))
 
 
 def crew(link, seed, mail, until, size=3):
     """Threads with one table of descriptors; what all of them did."""
+    os.nice(5)
     socks, hands, done = [], [], {}
 
     def work(hand):

@@ -58,7 +58,11 @@ class Cable:
 
     @staticmethod
     def _up(device, hosts):
-        ip(f"link set {device} up")
-        ip(f"addr add {hosts[net.INET]}/24 dev {device}")
+        commands = [f"link set {device} up",
+                    f"addr add {hosts[net.INET]}/24 dev {device}"]
         if net.INET6 in net.FAMILIES:
-            ip(f"addr add {hosts[net.INET6]}/64 dev {device} nodad")
+            commands.append(
+                f"addr add {hosts[net.INET6]}/64 dev {device} nodad")
+        # Starting a program is dear here.
+        subprocess.run(["ip", "-batch", "-"], input="\n".join(commands),
+                       text=True, check=True)

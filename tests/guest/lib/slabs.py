@@ -41,13 +41,13 @@ def _drain():
 
 
 def objects():
-    """{cache: objects in use}"""
+    """{cache: (objects in use, objects in a slab)}"""
     if not os.path.exists("/sys/kernel/slab"):
         raise tap.Skip("no /sys/kernel/slab")
     _drain()
     with open("/proc/slabinfo") as file:
-        return {line.split()[0]: int(line.split()[1])
-                for line in file.readlines()[2:]}
+        rows = [line.split() for line in file.readlines()[2:]]
+    return {row[0]: (int(row[1]), int(row[4])) for row in rows}
 
 
 def percpu():
@@ -63,7 +63,9 @@ class Usage:
     """At one moment."""
 
     def __init__(self):
-        self.objects = objects()
+        caches = objects()
+        self.objects = {name: used for name, (used, _) in caches.items()}
+        self.in_slab = {name: size for name, (_, size) in caches.items()}
         self.percpu = percpu()
 
     def growth(self, since):
@@ -75,27 +77,29 @@ class Usage:
         return {name: more for name, more in found.items() if more}
 
 
-def excess(growth, shared, percpu_octets):
-    """That part of a growth that is too much."""
+def excess(usage, since, shared, percpu_octets):
+    """That part of usage.growth(since) that is too much."""
     def allowed(name):
         if EXACT.fullmatch(name):
             return 0
         if name == "percpu":
             return percpu_octets
-        return shared if SHARED.fullmatch(name) else None
-    return {name: more for name, more in growth.items()
+        # A slab that a CPU has taken meanwhile counts as full.
+        return shared + 2 * usage.in_slab.get(name, 0) \
+            if SHARED.fullmatch(name) else None
+    return {name: more for name, more in usage.growth(since).items()
             if allowed(name) is not None and more > allowed(name)}
 
 
 def settle(since, *limits, timeout=120):
-    """Wait until nothing is in use that wasn't before; (usage, growth,
-    what of it is too much in the end)."""
+    """Wait until nothing is in use that wasn't before, but for the limits;
+    (usage, growth, what of that is too much in the end)."""
     def look():
         found.append(Usage())
-        return not excess(found[-1].growth(since), *limits)
+        return not excess(found[-1], since, *limits)
     found = []
     end = time.monotonic() + timeout
     while not look() and time.monotonic() < end:
         time.sleep(1)
-    growth = found[-1].growth(since)
-    return found[-1], growth, excess(growth, *limits)
+    usage = found[-1]
+    return usage, usage.growth(since), excess(usage, since, *limits)
