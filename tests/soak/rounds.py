@@ -87,7 +87,8 @@ class Round:
         for _ in range(HOSTS):
             counts = tally.Tally("answered", "silent")
             self._hosts.append(proc.Child(
-                serving.stay, self._site, counts, self._random()))
+                serving.stay, self._site, counts, self._random(),
+                not self._reloads))
             self._hosts[-1].get()
         self._until = until = time.monotonic() + self._seconds
         self._clients = [asking.Client(place, self._random())

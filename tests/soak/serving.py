@@ -105,10 +105,14 @@ def take_peer(sock):
     net.disconnect(sock)
 
 
-def stay(link, site, counts, seed, size=2):
+def stay(link, site, counts, seed, peers, size=2):
     """Serve with size sockets of every stable group until told to stop, which
     is answered with the datagrams that found no room. Settings change, members
-    leave their group for a while; sockets are never closed."""
+    leave their group for a while; sockets are never closed.
+
+    peers: UDP sockets have one now and then. The kernel takes such a socket out
+    of its group for good: only who is a member still goes on being one.
+    """
     choose = random.Random(seed)
     server = Recorder(site.received, counts)
     socks = []
@@ -135,7 +139,7 @@ def stay(link, site, counts, seed, size=2):
             elif deed < 0.85:
                 with contextlib.suppress(OSError):	# the module is away
                     ps.set(choose.choice(loose), ps.JOIN, choose.randrange(2))
-            else:
+            elif peers:
                 take_peer(choose.choice(datagrams))
         if not link.poll(0):
             continue
