@@ -101,13 +101,13 @@ class Doomed:
         for child in self._inside:
             child.__exit__()
 
-    def mourn(self):
+    def mourn(self, patience):
         """Wait until it's gone; what is wrong with its accounts."""
         for child in self._outside:
             with child:
                 child.get()
         if self.device and not proc.wait_for(lambda: not os.path.exists(
-                f"/sys/class/net/{self.device}"), 60):
+                f"/sys/class/net/{self.device}"), patience):
             yield f"namespace {self._number}: its wire is still there"
         for place, client in enumerate(self._clients):
             counts = dict(client.counts.items())

@@ -20,6 +20,7 @@ TCP_PROCESSES = 2		# for all of them
 VISITORS = 3
 DOOMED = 2
 UNLOAD_TIME = 60	# in which nobody is inside an option for a moment
+DEATH_TIME = 60		# that a namespace takes, while the machine is busy
 CLIENT_TIME = 4 * asking.PATIENCE	# in which one tells what it has done
 
 
@@ -243,8 +244,12 @@ class Round:
         for end in self._mail:
             end.close()
         # Only now nobody holds a socket of theirs.
+        patience = DEATH_TIME
         for doomed in self._dead + self._doomed:
-            self._trouble += doomed.mourn()
+            trouble = list(doomed.mourn(patience))
+            if trouble:
+                patience = 1
+            self._trouble += trouble
         tap.diag(", ".join(f"{name} {n}" for name, n in self._seen.items()))
         tap.diag(", ".join(f"{key} {done[key]}" for key in sorted(done)))
 

@@ -52,6 +52,9 @@ def soak(reloads):
             settled(before, f"round {number}", OBJECTS, PERCPU)
         else:		# sockets and namespaces: not even one
             before = settled(began, "the first round", 1 << 30, 1 << 30)
+        if tap.failed():
+            tap.diag(f"round {number} failed: make soak SEED={seed}")
+            break		# more would tell less
         if number:
             seed = choose.randrange(2**32)
         number += 1

@@ -43,6 +43,11 @@ def ok(condition, text, why=None):
     return bool(condition)
 
 
+def failed():
+    """Has anything gone wrong so far?"""
+    return _failed > 0
+
+
 def equal(got, want, text):
     return ok(got == want, text, f"got  {got!r}\nwant {want!r}")
 
