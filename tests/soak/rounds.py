@@ -14,10 +14,9 @@ import asking
 import dying
 import serving
 
-HOSTS = 2
-TCP_CLIENTS = 8
+TCP_CLIENTS = 16
 TCP_PROCESSES = 2		# for all of them
-VISITORS = 3
+REGULARS = 3		# who visit again and again
 DOOMED = 2
 UNLOAD_TIME = 60	# in which nobody is inside an option for a moment
 DEATH_TIME = 60		# that a namespace takes, while the machine is busy
@@ -37,12 +36,12 @@ class Round:
         self._reloads = reloads
         self._migrates = clients.migrates()
         self._trouble = []
-        self._visitors = []
+        self._visitor = None
         self._victim = None
         self._doomed, self._dead = [], []
         self._full = 0		# datagrams that found no room at visitors
         self._seen = dict.fromkeys(
-            ("visitors", "victims", "namespaces", "tables", "members",
+            ("visits", "victims", "namespaces", "tables", "members",
              "rmmod", "rmmod refused"), 0)
 
     def run(self):
@@ -85,10 +84,10 @@ class Round:
         self._site = serving.Site(self._received, self._died)
         self._site.rules(self._choose["scene"])
         self._hosts = []
-        for _ in range(HOSTS):
+        for loose in (False, True):
             counts = tally.Tally("answered", "silent")
             self._hosts.append(proc.Child(
-                serving.stay, self._site, counts, self._random(),
+                serving.stay, self._site, counts, self._random(), loose,
                 not self._reloads))
             self._hosts[-1].get()
         self._until = until = time.monotonic() + self._seconds
@@ -104,13 +103,17 @@ class Round:
         self._workers = [
             proc.Child(chaos.roam, self._random(), self._mail, until),
             proc.Child(chaos.crew, self._random(), self._mail, until)]
+        self._regulars = [
+            proc.Child(serving.visit_often, self._site,
+                       self._random("visits"), self._migrates)
+            for _ in range(REGULARS)]
         self._dies = 0
         self._reload_at = time.monotonic() + 1
 
     # What is done meanwhile
 
     def _turn(self):
-        self._take_turns_visiting()
+        self._visit()
         self._kill_somebody()
         self._let_namespaces_die()
         self._operate()
@@ -120,25 +123,24 @@ class Round:
                 self._choose["reloads"].uniform(1, 6)
         time.sleep(0.03)
 
-    def _take_turns_visiting(self):
-        for child in list(self._visitors):
-            if child.link.poll(0):
-                self._see_off(child)
-        while len(self._visitors) < VISITORS:
-            self._seen["visitors"] += 1
-            seed = self._random("visits")
-            self._visitors.append(
-                proc.Child(serving.visit_datagram, self._site, seed)
-                if seed % 2 else
-                proc.Child(serving.visit_stream, self._site, seed,
-                           self._migrates))
+    def _visit(self):
+        """One that is killed, at a time."""
+        if self._visitor and self._visitor.link.poll(0):
+            self._see_off()
+        elif not self._visitor:
+            self._seen["visits"] += 1
+            self._visitor = proc.Child(
+                serving.visit_once, self._site, self._random("visits"),
+                self._migrates)
 
-    def _see_off(self, child):
-        self._visitors.remove(child)
-        with child:
-            self._full += child.get()
-            if not child.wait():
-                self._trouble.append(f"visitor {child.pid} doesn't go")
+    def _see_off(self):
+        """Wait for the end of that one."""
+        if self._visitor:
+            with self._visitor as child:
+                self._full += child.get()
+                if not child.wait():
+                    self._trouble.append(f"visitor {child.pid} doesn't go")
+            self._visitor = None
 
     def _kill_somebody(self):
         now = time.monotonic()
@@ -196,15 +198,19 @@ class Round:
     def _reload(self):
         """Under all the traffic, but with no visitor who might be leaving:
         without the module that costs connections."""
-        for child in list(self._visitors):
-            self._see_off(child)
-        time.sleep(0.5)		# what they have left to others is gone as well
+        self._see_off()
+        for regular in self._regulars:
+            regular.ask("pause")
+        # what they have left to others is taken as well
+        time.sleep(0.5)
         self._unload()
         time.sleep(self._choose["reloads"].uniform(0, 0.5))
         ps.load()
         self._site.rules(self._choose["reloads"])
         for host in self._hosts:
             host.ask("join")
+        for regular in self._regulars:
+            regular.link.send("go on")
 
     def _unload(self):
         self._seen["rmmod"] += 1
@@ -218,8 +224,12 @@ class Round:
     # The end
 
     def _close(self):
-        for child in list(self._visitors):
-            self._see_off(child)
+        self._see_off()
+        for child in self._regulars:
+            with child:
+                visits, full = child.ask("stop")
+                self._seen["visits"] += visits
+                self._full += full
         for doomed in self._doomed:
             doomed.die()
         if self._victim:
@@ -256,7 +266,7 @@ class Round:
     def _settle_accounts(self):
         ok(not self._trouble, "the tables made sense, operators were obeyed, "
            "namespaces died", "\n".join(self._trouble[:20]))
-        never = [name for name in ("visitors", "victims", "namespaces", "members")
+        never = [name for name in ("visits", "victims", "namespaces", "members")
                  + ("rmmod",) * self._reloads if not self._seen[name]]
         ok(not never, "all of it was done", never)
         self._streams()

@@ -105,10 +105,13 @@ def take_peer(sock):
     net.disconnect(sock)
 
 
-def stay(link, site, counts, seed, peers, size=2):
-    """Serve with size sockets of every stable group until told to stop, which
-    is answered with the datagrams that found no room. Settings change, members
-    leave their group for a while; sockets are never closed.
+def stay(link, site, counts, seed, loose, peers):
+    """Serve with a socket of every stable group until told to stop, which is
+    answered with the datagrams that found no room. Settings change; sockets
+    are never closed.
+
+    loose: members leave their group for a while. Those of somebody must not,
+    or there may be none to whom a visitor's connections can go.
 
     peers: UDP sockets have one now and then. The kernel takes such a socket out
     of its group for good: only who is a member still goes on being one.
@@ -118,14 +121,10 @@ def stay(link, site, counts, seed, peers, size=2):
     socks = []
     for kind, how in site.ports:
         for family in net.FAMILIES:
-            for _ in range(size):
-                socks.append(site.open(kind, how, family))
-                server.add(socks[-1])
-    # The first of each group stays a member, or there may be none to whom a
-    # visitor's connections can go.
+            socks.append(site.open(kind, how, family))
+            server.add(socks[-1])
     joined = [s for s in socks if s.getsockname()[1] in
               (site.ports["tcp", "joined"], site.ports["udp", "joined"])]
-    loose = joined[1::size]
     datagrams = [s for s in socks if s.type == socket.SOCK_DGRAM]
     link.send("up")
     due = time.monotonic()
@@ -136,9 +135,9 @@ def stay(link, site, counts, seed, peers, size=2):
             deed = choose.random()
             if deed < 0.7:
                 trim(choose, choose.choice(socks))
-            elif deed < 0.85:
+            elif loose and deed < 0.85:
                 with contextlib.suppress(OSError):	# the module is away
-                    ps.set(choose.choice(loose), ps.JOIN, choose.randrange(2))
+                    ps.set(choose.choice(joined), ps.JOIN, choose.randrange(2))
             elif peers:
                 take_peer(choose.choice(datagrams))
         if not link.poll(0):
@@ -155,22 +154,55 @@ def stay(link, site, counts, seed, peers, size=2):
         return
 
 
-# Visitors: each is a process that ends by itself, and sends one number, of the
-# datagrams that found no room in its sockets.
+# Visitors
 
-def visit_stream(link, site, seed, migrates):
-    """Join a TCP group with one or two listeners, and go."""
+def visit_often(link, site, seed, migrates):
+    """Join groups and leave them until told to stop, or to pause; answers with
+    how often that was, and how many datagrams found no room."""
     choose = random.Random(seed)
+    count = full = 0
+    while True:
+        while not link.poll(0):
+            count += 1
+            full += _visit(choose, site, migrates, close)
+        order = link.recv()
+        link.send((count, full))
+        if order == "stop":
+            return
+        link.recv()		# until the pause is over
+
+
+def visit_once(link, site, seed, migrates):
+    """Join a group, and end without leaving it; answers with how many datagrams
+    found no room."""
+    choose = random.Random(seed)
+
+    def die(_choose, _socks, full=0):
+        link.send(full)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    link.send(_visit(choose, site, migrates, die))
+
+
+def _visit(choose, site, migrates, leave):
+    if choose.random() < 0.4:
+        return visit_datagram(choose, site, leave)
+    visit_stream(choose, site, migrates, leave)
+    return 0
+
+
+def visit_stream(choose, site, migrates, leave):
+    """Join a TCP group with one or two listeners, and go."""
     how = choose.choice(("joined", "adopted"))
     family = choose.choice(net.FAMILIES)
     socks = [site.open("tcp", how, family, *_wishes(choose, how))
-             for _ in range(choose.randrange(1, 3))]
+             for _ in range(choose.randrange(1, 4))]
     server = Recorder(site.received)
-    serves = not migrates or choose.random() < 0.5
+    serves = not migrates or choose.random() < 0.3
     if serves:
         for sock in socks:
             server.add(sock)
-    end = time.monotonic() + choose.uniform(0.05, 1.5)
+    end = time.monotonic() + choose.uniform(0.05, 0.8)
     while time.monotonic() < end:
         if serves:
             server.turn(0.02)
@@ -184,10 +216,8 @@ def visit_stream(link, site, seed, migrates):
         drain(server, socks)
     if serves:
         depart(choose, server, socks)
-        link.send(0)
-        return
-    link.send(0)
-    vanish(choose, socks)
+    else:
+        leave(choose, socks)
 
 
 def _wishes(choose, how):
@@ -228,18 +258,18 @@ def depart(choose, server, socks):
         server.turn(1)
 
 
-def vanish(choose, socks):
-    """Go with listeners that have connections queued."""
-    way = choose.randrange(5)
-    if way == 0:
-        for sock in socks:
-            sock.close()
-    elif way == 1:
+def close(choose, socks, _full=0):
+    """Let go of sockets that have something queued."""
+    way = choose.randrange(4)
+    if way == 1:
         for sock in socks:
             sock.shutdown(socket.SHUT_RDWR)
-    elif way == 2 and not os.fork():
-        time.sleep(0.2)		# one that has inherited them lives longer
-        os._exit(0)
+    elif way == 2:
+        # One that has inherited them lives longer, and is killed.
+        pid = os.fork()
+        if not pid:
+            time.sleep(1)
+            os._exit(0)
     elif way == 3:
         # The last reference to them is in a message that nobody reads.
         pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -248,12 +278,17 @@ def vanish(choose, socks):
             sock.close()
         for end in pair:
             end.close()
-    os.kill(os.getpid(), signal.SIGKILL)
+    for sock in socks:
+        sock.close()
+    if way == 2:
+        time.sleep(choose.uniform(0, 0.2))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
-def visit_datagram(link, site, seed):
-    """Join a UDP group with a socket, and go when nobody chooses it."""
-    choose = random.Random(seed)
+def visit_datagram(choose, site, leave):
+    """Join a UDP group with a socket, and go when nobody chooses it; how many
+    datagrams found no room there."""
     how = choose.choice(("joined", "adopted"))
     family = choose.choice(net.FAMILIES)
     sock = site.open("udp", how, family, *_wishes(choose, how))
@@ -263,7 +298,7 @@ def visit_datagram(link, site, seed):
         server.add(sock)
     elif choose.random() < 0.5:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-    end = time.monotonic() + choose.uniform(0.05, 1.5)
+    end = time.monotonic() + choose.uniform(0.05, 0.8)
     while time.monotonic() < end:
         if reads:
             server.turn(0.02)
@@ -278,10 +313,12 @@ def visit_datagram(link, site, seed):
         slabs.grace_period()
         if reads:
             server.take_all(sock)
+            server.remove(sock)
         else:
             write_off(site, sock)
-        link.send(drops(sock))
-        vanish(choose, [sock])
+        full = drops(sock)
+        leave(choose, [sock], full)
+    return full
 
 
 def write_off(site, sock):
