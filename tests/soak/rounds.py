@@ -137,7 +137,7 @@ class Round:
         """Wait for the end of that one."""
         if self._visitor:
             with self._visitor as child:
-                self._full += child.get()
+                self._full += child.get(CLIENT_TIME)
                 if not child.wait():
                     self._trouble.append(f"visitor {child.pid} doesn't go")
             self._visitor = None
@@ -200,7 +200,7 @@ class Round:
         without the module that costs connections."""
         self._see_off()
         for regular in self._regulars:
-            regular.ask("pause")
+            regular.ask("pause", CLIENT_TIME)
         # what they have left to others is taken as well
         time.sleep(0.5)
         self._unload()
@@ -208,7 +208,7 @@ class Round:
         ps.load()
         self._site.rules(self._choose["reloads"])
         for host in self._hosts:
-            host.ask("join")
+            host.ask("join", CLIENT_TIME)
         for regular in self._regulars:
             regular.link.send("go on")
 
@@ -227,7 +227,7 @@ class Round:
         self._see_off()
         for child in self._regulars:
             with child:
-                visits, full = child.ask("stop")
+                visits, full = child.ask("stop", CLIENT_TIME)
                 self._seen["visits"] += visits
                 self._full += full
         for doomed in self._doomed:
@@ -245,7 +245,7 @@ class Round:
         # those that were forked a moment ago
         time.sleep(0.5)
         for host in self._hosts:
-            self._full += host.ask("stop")
+            self._full += host.ask("stop", CLIENT_TIME)
         for end in self._mail:
             with contextlib.suppress(OSError):
                 while True:
