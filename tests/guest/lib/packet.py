@@ -21,7 +21,7 @@ def _packed(host):
     return ipaddress.ip_address(host).packed
 
 
-def _pseudo(source, target, length, protocol):
+def pseudo(source, target, length, protocol):
     """What a transport checksum covers besides the segment."""
     if ":" in source:
         return _packed(source) + _packed(target) + \
@@ -30,8 +30,8 @@ def _pseudo(source, target, length, protocol):
         struct.pack("!HH", protocol, length)
 
 
-def _ip(source, target, protocol, payload):
-    """payload behind an IP header."""
+def ip(source, target, protocol, payload):
+    """A packet: payload behind an IP header."""
     if ":" in source:
         return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + \
             _packed(source) + _packed(target) + payload
@@ -44,19 +44,19 @@ def _ip(source, target, protocol, payload):
 def udp(source, target, data=b"x"):
     """A whole IP packet; source and target: (host, port)."""
     head = struct.pack("!3H", source[1], target[1], 8 + len(data))
-    pseudo = _pseudo(source[0], target[0], 8 + len(data), socket.IPPROTO_UDP)
-    total = checksum(pseudo + head + bytes(2) + data) or 0xffff
-    return _ip(source[0], target[0], socket.IPPROTO_UDP,
+    covered = pseudo(source[0], target[0], 8 + len(data), socket.IPPROTO_UDP)
+    total = checksum(covered + head + bytes(2) + data) or 0xffff
+    return ip(source[0], target[0], socket.IPPROTO_UDP,
                head + struct.pack("!H", total) + data)
 
 
 def tcp(source, target, flags):
     """A whole IP packet; source and target: (host, port)."""
-    pseudo = _pseudo(source[0], target[0], 20, socket.IPPROTO_TCP)
+    covered = pseudo(source[0], target[0], 20, socket.IPPROTO_TCP)
     segment = _segment(source[1], target[1], flags)
-    segment = segment[:16] + struct.pack("!H", checksum(pseudo + segment)) + \
+    segment = segment[:16] + struct.pack("!H", checksum(covered + segment)) + \
         segment[18:]
-    return _ip(source[0], target[0], socket.IPPROTO_TCP, segment)
+    return ip(source[0], target[0], socket.IPPROTO_TCP, segment)
 
 
 def _segment(source, target, flags):
@@ -71,7 +71,7 @@ def send_tcp(family, source, target, flags):
         if family == INET6:
             raw.setsockopt(socket.IPPROTO_IPV6, IPV6_CHECKSUM, 16)
         else:
-            total = checksum(_pseudo(source[0], target[0], 20,
+            total = checksum(pseudo(source[0], target[0], 20,
                                      socket.IPPROTO_TCP) + segment)
             segment = segment[:16] + struct.pack("!H", total) + segment[18:]
         raw.bind((source[0], 0))
@@ -80,7 +80,7 @@ def send_tcp(family, source, target, flags):
 
 def send_icmp_error(family, member, peer):
     """Port unreachable, as if peer had got a datagram of member."""
-    quoted = _ip(member[0], peer[0], socket.IPPROTO_UDP,
+    quoted = ip(member[0], peer[0], socket.IPPROTO_UDP,
                  struct.pack("!4H", member[1], peer[1], 9, 0) + b"x")
     if family == INET6:
         # the kernel sums it up itself
@@ -100,10 +100,10 @@ def send_syn_data(source, target, data):
     source may be anybody's."""
     head = struct.pack("!HHIIBBHHH", source[1], target[1], 1000, 0, 5 << 4,
                        SYN, 1024, 0, 0)
-    total = checksum(_pseudo(source[0], target[0], 20 + len(data),
+    total = checksum(pseudo(source[0], target[0], 20 + len(data),
                              socket.IPPROTO_TCP) + head + data)
     segment = head[:16] + struct.pack("!H", total) + head[18:] + data
     with socket.socket(socket.AF_INET, socket.SOCK_RAW,
                        socket.IPPROTO_RAW) as raw:
-        raw.sendto(_ip(source[0], target[0], socket.IPPROTO_TCP, segment),
+        raw.sendto(ip(source[0], target[0], socket.IPPROTO_TCP, segment),
                    (target[0], 0))
