@@ -12,7 +12,7 @@ import socket
 import stat
 
 from lib import fuzz, kernel, net, ps, tap
-from lib.net import INET, INET6, Pool, combinations
+from lib.net import INET, Pool, combinations
 from lib.tap import equal, ok, test
 
 PAGE = fuzz.PAGE
@@ -509,7 +509,7 @@ def reading():
             port = net.port()
             pool.servers(8, "udp", INET, port, ps.member())
             ps.rule(f"add udp {port} policy=rr")
-        first = f"{ps.sysfs_dir(pool.server('tcp', INET, net.port(), ps.member()))}"
+        first = ps.sysfs_dir(pool.server("tcp", INET, net.port(), ps.member()))
         for path in ("/proc/thread-self/net/portsteer", ps.rules_path(),
                      f"{first}/policy", f"{first}/members/0/state",
                      f"{first}/stats/picked", f"{ps.PARAMETERS}/policy"):
@@ -535,4 +535,4 @@ def exact_afterwards():
 
 
 if __name__ == "__main__":
-    tap.run(ps.prepare_guest, ps.left_behind, ps.remove_module)
+    tap.run(ps.prepare_guest, ps.left_behind, ps.remove_module, limit=900)
