@@ -6,6 +6,7 @@ assert as often as it likes; one that throws, or hangs, is one more failure
 and the next function still runs.
 """
 import errno
+import os
 import signal
 import sys
 import time
@@ -115,9 +116,10 @@ def run(before=None, after=None, last=None, limit=120):
 
     before() prepares the guest, after() tidies up behind every test and
     returns a text if the test left something behind, last() ends it all.
-    limit: seconds that one test may take.
+    limit: seconds that one test may take; more on a debug kernel.
     """
     global _tests
+    limit *= int(os.environ.get("PS_SLOW", 1))
     signal.signal(signal.SIGALRM, _hung)
     if before:
         _tests = [before] + _tests
