@@ -60,30 +60,47 @@ static const struct rhashtable_params ps_peer_params = {
 	.automatic_shrinking = true,
 };
 
+/* Is its local address one of IPv4? An IPv6 socket's is that as well, then. */
+static bool ps_peer_local_v4(const struct sock *sk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	return sk->sk_family != AF_INET6 ||
+	       ipv6_addr_v4mapped(&sk->sk_v6_rcv_saddr);
+#else
+	return true;
+#endif
+}
+
+/*
+ * While an IPv6 socket gets a peer of IPv4, that one's address is in inet_daddr
+ * only; by then its own address is one of IPv4.
+ */
 static bool ps_peer_is_v6(const struct sock *sk)
 {
 #if IS_ENABLED(CONFIG_IPV6)
-	return sk->sk_family == AF_INET6 &&
-	       !ipv6_addr_v4mapped(&sk->sk_v6_daddr);
+	return !ps_peer_local_v4(sk) && !ipv6_addr_v4mapped(&sk->sk_v6_daddr);
 #else
 	return false;
 #endif
 }
 
-/* What comes for one of the two comes for the other, too. */
+/*
+ * What comes for one of the two comes for the other, too. One with a peer may
+ * have become an IPv4 socket (IPV6_ADDRFORM): it is where it was.
+ */
 static bool ps_peer_local(const struct sock *a, const struct sock *b)
 {
 	if (!net_eq(sock_net(a), sock_net(b)) ||
 	    READ_ONCE(a->sk_num) != READ_ONCE(b->sk_num) ||
-	    a->sk_family != b->sk_family ||
 	    READ_ONCE(a->sk_bound_dev_if) != READ_ONCE(b->sk_bound_dev_if))
 		return false;
 #if IS_ENABLED(CONFIG_IPV6)
-	if (a->sk_family == AF_INET6)
+	if (a->sk_family == AF_INET6 && b->sk_family == AF_INET6)
 		return ipv6_addr_equal(&a->sk_v6_rcv_saddr,
 				       &b->sk_v6_rcv_saddr);
 #endif
-	return a->sk_rcv_saddr == b->sk_rcv_saddr;
+	return a->sk_rcv_saddr == b->sk_rcv_saddr && ps_peer_local_v4(a) &&
+	       ps_peer_local_v4(b);
 }
 
 /**

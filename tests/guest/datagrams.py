@@ -19,6 +19,7 @@ POLICIES = ("hash", "rr", "least", "quic") if QUICK else ps.POLICIES
 
 UDP_SEGMENT, UDP_GRO = 103, 104
 IP_RECVERR, IPV6_RECVERR = 11, 25
+IPV6_ADDRFORM = 1
 IPV6_RECVHOPOPTS, IPV6_HOPOPTS = 53, 54
 IPV6_RECVDSTOPTS, IPV6_DSTOPTS = 58, 59
 
@@ -159,6 +160,37 @@ def early_demux():
                                          addr=cable.far[family]),
                             (cable.far[family], port), policy, affinity, peer,
                             others)
+
+
+@test
+def mapped_peer():
+    """an IPv6 member with an IPv4 peer, also when it becomes an IPv4 socket"""
+    net.need_ipv6()
+    for policy in POLICIES:
+        with Pool() as pool:
+            port = net.port()
+            servers = pool.servers(4, "udp", INET6, port, ps.member(policy),
+                                   addr="::ffff:127.0.0.1")
+            peer = pool.server("udp", net.INET, net.port(), addr="127.0.0.1")
+            others = clients(pool, net.INET, 12)
+            servers[1].connect(("::ffff:127.0.0.1", peer.getsockname()[1]))
+            with net.Watch(servers) as watch:
+                for what in (policy, f"{policy} IPV6_ADDRFORM"):
+                    if what != policy:
+                        servers[1].setsockopt(socket.IPPROTO_IPV6,
+                                              IPV6_ADDRFORM, socket.AF_INET)
+                    equal([send(watch, peer, ("127.0.0.1", port), b"%d" % i)
+                           for i in range(20)], [1] * 20, f"{what}: its peer's")
+                    reached = sum(flows(watch, others, ("127.0.0.1", port), 3),
+                                  [])
+                    ok(set(reached) <= {0, 2, 3},
+                       f"{what}: others' go by the policy", reached)
+                net.disconnect(servers[1])
+                reached = sum(flows(watch, others, ("127.0.0.1", port), 3), [])
+                ok(set(reached) <= {0, 1, 2, 3},
+                   f"{policy}: none is lost when it has no peer any more",
+                   reached)
+                equal(watch.rest(), [], f"{policy}: and none came twice")
 
 
 @test
