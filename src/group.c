@@ -107,6 +107,18 @@ static bool ps_key_equal(const struct ps_key *a, const struct ps_key *b)
 	       uid_eq(a->uid, b->uid);
 }
 
+/* Of an IPv4 socket, or of an IPv6 one that is bound to an address of IPv4. */
+static bool ps_key_is_v4(const struct ps_key *key)
+{
+	return key->family == AF_INET || ipv6_addr_v4mapped(&key->addr);
+}
+
+static __be32 ps_key_v4(const struct ps_key *key)
+{
+	return (__force __be32)key->addr.s6_addr32[key->family == AF_INET ?
+						   0 : 3];
+}
+
 /**
  * ps_key_overlaps() - could a packet be for sockets of both?
  * @a: one
@@ -117,30 +129,19 @@ static bool ps_key_equal(const struct ps_key *a, const struct ps_key *b)
  */
 bool ps_key_overlaps(const struct ps_key *a, const struct ps_key *b)
 {
-	const struct ps_key *v4 = a, *v6 = b;
-
 	if (a->net != b->net || a->proto != b->proto || a->port != b->port ||
 	    (a->dev && b->dev && a->dev != b->dev))
 		return false;
-	if (a->family == b->family) {
-		if (a->family == AF_INET6 &&
-		    ((a->v6only && ipv6_addr_v4mapped(&b->addr)) ||
-		     (b->v6only && ipv6_addr_v4mapped(&a->addr))))
-			return false;
-		return ipv6_addr_any(&a->addr) || ipv6_addr_any(&b->addr) ||
-		       ipv6_addr_equal(&a->addr, &b->addr);
-	}
-	if (a->family == AF_INET6) {
-		v4 = b;
-		v6 = a;
-	}
-	if (v6->v6only)
-		return false;
-	if (ipv6_addr_any(&v6->addr))
-		return true;
-	return ipv6_addr_v4mapped(&v6->addr) &&
-	       (!v4->addr.s6_addr32[0] ||
-		v4->addr.s6_addr32[0] == v6->addr.s6_addr32[3]);
+	/* 0.0.0.0 can be written as ::ffff:0.0.0.0, too. */
+	if (ps_key_is_v4(a) && ps_key_is_v4(b))
+		return !ps_key_v4(a) || !ps_key_v4(b) ||
+		       ps_key_v4(a) == ps_key_v4(b);
+	if (ps_key_is_v4(a))
+		return ipv6_addr_any(&b->addr) && !b->v6only;
+	if (ps_key_is_v4(b))
+		return ipv6_addr_any(&a->addr) && !a->v6only;
+	return ipv6_addr_any(&a->addr) || ipv6_addr_any(&b->addr) ||
+	       ipv6_addr_equal(&a->addr, &b->addr);
 }
 
 /**

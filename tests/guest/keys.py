@@ -14,18 +14,20 @@ KEY = b"k" * 32
 # A socket's place: family, address and what else makes it overlap or not.
 ANY4, LO4, OTHER4 = (INET, "0.0.0.0"), (INET, "127.0.0.1"), (INET, "127.0.0.2")
 ANY6, LO6 = (INET6, "::"), (INET6, "::1")
-MAPPED = (INET6, "::ffff:127.0.0.1")
+MAPPED, ANY_MAPPED = (INET6, "::ffff:127.0.0.1"), (INET6, "::ffff:0.0.0.0")
 ONLY6 = (INET6, "::", net.v6only)
 
 OVERLAPPING = [
     (ANY4, ANY4), (ANY4, LO4), (LO4, LO4), (ANY6, ANY6), (ANY6, LO6),
     (LO6, LO6), (ANY6, LO4), (ANY6, ANY4), (ANY6, MAPPED), (MAPPED, MAPPED),
     (MAPPED, LO4), (MAPPED, ANY4), (ONLY6, ONLY6), (ONLY6, LO6),
-    (ONLY6, ANY6),
+    (ONLY6, ANY6), (ANY_MAPPED, ANY_MAPPED), (ANY_MAPPED, MAPPED),
+    (ANY_MAPPED, LO4), (ANY_MAPPED, ANY4), (ANY_MAPPED, ANY6),
 ]
 APART = [
     (LO4, OTHER4), (LO4, LO6), (ANY4, LO6), (ONLY6, ANY4), (ONLY6, LO4),
-    (ONLY6, MAPPED), (LO6, MAPPED), (MAPPED, OTHER4),
+    (ONLY6, MAPPED), (LO6, MAPPED), (MAPPED, OTHER4), (ANY_MAPPED, LO6),
+    (ANY_MAPPED, ONLY6),
 ]
 
 KEYED = ps.member(key=KEY)
