@@ -30,6 +30,7 @@ help:
 	@echo 'make debug-kernel    a kernel that finds faults, built in half an hour (DEBUG=6.1-debug)'
 	@echo 'make test-debug      the guest tests on that (PS_QUICK= for their long form)'
 	@echo 'make soak            everything at once, for MINUTES=n (SEED=s KERNEL=series)'
+	@echo 'make test-kselftests  selftests of the kernel, with and without the module'
 	@echo 'make test-install    DKMS and the Debian package in Debian 12 and 13'
 	@echo 'make shell           a shell in a guest, with the module loaded (KERNEL=series)'
 	@echo 'make demo            what portsteer does, in a minute'
@@ -121,6 +122,11 @@ soak: export MINUTES ?= 10
 soak: export SEED ?=
 soak: lab
 	@$(PROVE) --verbose tests/soak/armed.py tests/soak/reload.py
+
+# The kernel's own selftests give the same results with the module.
+test-kselftests: lab
+	scripts/kselftests
+	@$(PROVE) $(wildcard tests/kselftests/*.py)
 
 shell: lab
 	scripts/guest --kernel $(KERNEL) --shell \
