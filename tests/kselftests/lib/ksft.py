@@ -22,8 +22,11 @@ LIMIT = 900		# seconds that one selftest may take
 CHOSEN = {"tcp": range(59850, 60000), "udp": range(59850, 60000),
           "both": range(59925, 60000)}
 
-SUBTEST = re.compile(r"((?:not )?ok) \d+ (?:- )?(\S.*?)\s*$")
-BPF_SUBTEST = re.compile(r"#\d+(?:/\d+)?\s+(\S.*):(OK|FAIL|SKIP)$")
+# Subtests and their verdicts: TAP, test_progs, udpgro.sh.
+SUBTESTS = [re.compile(pattern) for pattern in (
+    r"(?P<verdict>(?:not )?ok) \d+ (?:- )?(?P<name>\S.*?)\s*$",
+    r"#\d+(?:/\d+)?\s+(?P<name>\S.*):(?P<verdict>OK|FAIL|SKIP)$",
+    r" (?P<name>\S.*?) +(?P<verdict>ok)$")]
 # Times, rates and names made up at random are no outcome.
 NOISE = re.compile(r"took \S+|spent = \S+|^udp [rt]x:.*|-\w{6}\b")
 
@@ -68,13 +71,8 @@ class Result(collections.namedtuple("Result", "status subtests lines joins")):
 
 
 def _subtests(lines):
-    found = {}
-    for line in lines:
-        if match := SUBTEST.match(line):
-            found[match[2]] = match[1]
-        elif match := BPF_SUBTEST.match(line):
-            found[match[1]] = match[2]
-    return found
+    found = (pattern.match(line) for line in lines for pattern in SUBTESTS)
+    return {match["name"]: match["verdict"] for match in found if match}
 
 
 def ports(test):
