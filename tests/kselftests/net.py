@@ -96,7 +96,6 @@ ksft.main(
         Way(f"{INSTEAD} SO_INCOMING_CPU", expect=all_fail),)),
     Test("net/bind_wildcard", chosen="tcp", passes=False),
     Test("net/bind_timewait", chosen="tcp", ways=NONE),
-    Test("net/bind_bhash.sh", (("tcp", 443),)),
     Test("net/reuseaddr_conflict", (("tcp", 9999),), ways=NONE),
     Test("net/reuseaddr_ports_exhausted.sh", (("tcp", 32768),)),
     Test("net/sk_bind_sendto_listen", (("tcp", 20000),), ways=NONE),
@@ -104,7 +103,5 @@ ksft.main(
     Test("net/sk_so_peek_off", chosen="both", passes=False, ways=NONE),
     Test("net/tcp_port_share", (("tcp", 30000), ("tcp", 40000)), passes=False,
          ways=NONE),
-    Test("net/stress_reuseport_listen.sh", (("tcp", 443),), ways=(
-        Way(joins=24000),)),
     Test("net/udpgso.sh", (("udp", 8000),), ways=NONE),
     Test("net/udpgro.sh", (("udp", 8000), ("udp", 12345)), passes=False))

@@ -129,7 +129,8 @@ class _Joins:
             return
         ps.sysfs_write(f"{self.PATH}/events/portsteer/join/enable", 0)
         with open(f"{self.PATH}/trace") as file:
-            written = re.search(r"entries-written: \d+/(\d+)", file.read())
+            written = re.search(r"entries-written: \d+/(\d+)",
+                                file.read(1024))
         self.count = int(written[1])
         os.rmdir(self.PATH)
 
