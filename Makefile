@@ -30,7 +30,8 @@ help:
 	@echo 'make debug-kernel    a kernel that finds faults, built in half an hour (DEBUG=6.1-debug)'
 	@echo 'make test-debug      the guest tests on that (PS_QUICK= for their long form)'
 	@echo 'make soak            everything at once, for MINUTES=n (SEED=s KERNEL=series)'
-	@echo 'make test-kselftests  selftests of the kernel, with and without the module'
+	@echo 'make coverage        which lines of the module those tests run there'
+	@echo 'make test-kselftests selftests of the kernel, with and without the module'
 	@echo 'make test-install    DKMS and the Debian package in Debian 12 and 13'
 	@echo 'make shell           a shell in a guest, with the module loaded (KERNEL=series)'
 	@echo 'make demo            what portsteer does, in a minute'
@@ -64,6 +65,7 @@ UNIT = $(wildcard build/unit/*.t)
 LONGEST = tests/guest/unload.py
 GUEST = $(LONGEST) $(filter-out $(LONGEST),$(sort $(wildcard tests/guest/*.py)))
 TESTS ?= $(UNIT) $(GUEST)
+SOAK = tests/soak/armed.py tests/soak/reload.py
 
 build-unit:
 ifneq ($(wildcard tests/unit/Makefile),)
@@ -99,8 +101,10 @@ test-all: lab build-unit
 	scripts/matrix prepare
 	@$(MAKE) --no-print-directory prove-all
 
+# With a quick form of the soak.
+prove-all: export MINUTES ?= 2
 prove-all:
-	@scripts/summary-last scripts/matrix table -- $(PROVE) $(MATRIX) $(TESTS)
+	@scripts/summary-last scripts/matrix table -- $(PROVE) $(MATRIX) $(SOAK) $(TESTS)
 
 # A kernel that finds faults: first that it does, then the guest tests, in their
 # short form as they take many times as long.
@@ -121,7 +125,11 @@ test-debug: debug-kernel
 soak: export MINUTES ?= 10
 soak: export SEED ?=
 soak: lab
-	@$(PROVE) --verbose tests/soak/armed.py tests/soak/reload.py
+	@$(PROVE) --verbose $(SOAK)
+
+# PS_QUICK= LEAST=percent TESTS="tests/guest/..."
+coverage:
+	scripts/coverage $(filter tests/guest/%.py,$(TESTS))
 
 # The kernel's own selftests give the same results with the module.
 test-kselftests: lab
@@ -185,5 +193,5 @@ test-install:
 	@prove --timer --exec scripts/run-test tests/install/*.t
 
 .PHONY: all help modules clean distclean lint build-unit unit lab test prove shell \
-	test-matrix test-all prove-all debug-kernel test-debug soak demo reload bench install \
-	uninstall dist deb test-install
+	test-matrix test-all prove-all debug-kernel test-debug soak coverage test-kselftests \
+	demo reload bench install uninstall dist deb test-install
