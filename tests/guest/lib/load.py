@@ -15,10 +15,6 @@ class Echo:
     used twice, and the second connection never says anything.
     """
 
-    def heard(self, sock, data):
-        """What a client said on a socket; a datagram is answered if true."""
-        return True
-
     def __init__(self, servers=()):
         self._epoll = select.epoll()
         self._socks = {}
@@ -56,6 +52,10 @@ class Echo:
         """Accept all that a listener has, or answer all datagrams."""
         while self._serve(sock) is not None:
             pass
+
+    def heard(self, sock, data):
+        """What a client said on a socket; a datagram is answered if true."""
+        return True
 
     def _serve(self, sock):
         """1: answered, 0: accepted, None: nothing is there."""
