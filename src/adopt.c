@@ -41,7 +41,7 @@ static bool ps_batch_wants(const struct ps_batch *b, const struct sock *sk)
 	    (!b->rule->force || READ_ONCE(sk->sk_state) == TCP_ESTABLISHED))
 		return false;
 	m = ps_member_find(sk);
-	return !m || !rcu_access_pointer(m->group);
+	return !m || (!rcu_access_pointer(m->group) && !READ_ONCE(m->left));
 }
 
 static void ps_batch_take(struct ps_batch *b, struct sock *sk)
@@ -99,8 +99,11 @@ static int ps_adopt_sock(struct sock *sk, const struct ps_rule *rule)
 	lock_sock(sk);
 	if (ps_bound(sk, port)) {
 		m = ps_member_get(sk, GFP_KERNEL_ACCOUNT);
-		err = IS_ERR(m) ? PTR_ERR(m) :
-		      ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
+		if (IS_ERR(m))
+			err = PTR_ERR(m);
+		/* It has left since we saw it: ps_leave() holds the lock, too. */
+		else if (!m->left)
+			err = ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
 		/* From here on others of its user may bind the port, too. */
 		if (!err && rule->force)
 			sk->sk_reuseport = 1;

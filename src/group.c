@@ -598,6 +598,7 @@ again:
 		goto unlock;
 
 joined:
+	m->left = false;
 	if (how->by_rule)
 		m->by_rule = true;
 	if (ps_sock_selectable(sk))

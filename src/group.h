@@ -151,6 +151,7 @@ struct ps_member {
 	bool wish_join;
 	bool gave_reuseport;	/* SO_REUSEPORT is of our making */
 	bool by_rule;
+	bool left;		/* by JOIN 0: not a rule's until bind(), listen() */
 	bool busy;		/* an option is being set: not idle */
 	u32 wishes;		/* enum ps_wish */
 	u32 wish_id;		/* or PS_NO_ID */
@@ -187,6 +188,7 @@ void ps_member_unlink(struct ps_member *m);
 void ps_member_drop(struct sock *sk);
 void ps_member_drop_all(const struct net *net);
 void ps_member_drop_if_idle(struct ps_member *m);
+void ps_member_rule_gone(const struct net *net, u8 proto, u16 port);
 void ps_member_reset(struct ps_member *m);
 u32 ps_member_backlog(const struct ps_member *m);
 int ps_members_init(void);

@@ -144,9 +144,43 @@ void ps_member_drop(struct sock *sk)
 void ps_member_drop_if_idle(struct ps_member *m)
 {
 	lockdep_assert_held(&ps_lock);
-	if (!m->busy && !m->gone && !ps_member_group(m) && !m->wish_join && !m->wishes &&
-	    !m->wish_policy && m->wish_id == PS_NO_ID && !m->secret.len)
+	if (!m->busy && !m->gone && !m->left && !ps_member_group(m) &&
+	    !m->wish_join && !m->wishes && !m->wish_policy && m->wish_id == PS_NO_ID && !m->secret.len)
 		ps_member_unlink(m);
+}
+
+/**
+ * ps_member_rule_gone() - let a rule to come have the sockets that left this one
+ * @net: namespace
+ * @proto: IPPROTO_TCP or IPPROTO_UDP
+ * @port: host order
+ *
+ * When ps_rule_find() doesn't find the rule any more: who leaves from then on
+ * asks that under ps_lock.
+ *
+ * Context: process, without ps_lock.
+ */
+void ps_member_rule_gone(const struct net *net, u8 proto, u16 port)
+{
+	struct rhashtable_iter iter;
+	struct ps_member *m;
+
+	rhashtable_walk_enter(&ps_members, &iter);
+	rhashtable_walk_start(&iter);
+	while ((m = rhashtable_walk_next(&iter))) {
+		if (IS_ERR(m))
+			continue;
+		if (!net_eq(sock_net(m->sk), net) ||
+		    m->sk->sk_protocol != proto ||
+		    READ_ONCE(m->sk->sk_num) != port)
+			continue;
+		spin_lock_bh(&ps_lock);
+		m->left = false;
+		ps_member_drop_if_idle(m);
+		spin_unlock_bh(&ps_lock);
+	}
+	rhashtable_walk_stop(&iter);
+	rhashtable_walk_exit(&iter);
 }
 
 /**

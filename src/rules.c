@@ -184,6 +184,7 @@ static int ps_rule_del(struct ps_net *pn, u8 proto, u16 port)
 	if (!rule)
 		return -ENOENT;
 	ps_group_release_rule(pn->net, proto, port);
+	ps_member_rule_gone(pn->net, proto, port);
 	ps_group_for_port(pn->net, proto, port, ps_rule_unapply, rule);
 	kfree_rcu(rule, rcu);
 	ps_hooks_put();

@@ -12,6 +12,7 @@
 #include "group.h"
 #include "hook.h"
 #include "member_table.h"
+#include "rules.h"
 #include "setting.h"
 #include "sockopt.h"
 
@@ -143,11 +144,16 @@ static int ps_join(struct sock *sk, struct ps_member *m)
 
 static void ps_leave(struct sock *sk, struct ps_member *m)
 {
+	struct ps_rule rule;
+
 	spin_lock_bh(&ps_lock);
 	WRITE_ONCE(m->wish_join, false);
 	if (ps_member_group(m)) {
 		ps_group_leave(m);
 		ps_member_reset(m);
+		/* Else the rule's next look at its port would bring it back. */
+		WRITE_ONCE(m->left, ps_rule_find(sock_net(sk), sk->sk_protocol,
+						 READ_ONCE(sk->sk_num), &rule));
 	}
 	if (m->gave_reuseport && !ps_bound(sk))
 		sk->sk_reuseport = 0;

@@ -3,6 +3,7 @@
 """/sys/class/portsteer/rules: servers that know nothing of portsteer."""
 import os
 import socket
+import time
 
 from lib import net, ns, proc, ps, tap
 from lib.net import INET, INET6, Pool, combinations
@@ -286,6 +287,47 @@ def letting_go():
             ps.rule("clear")
             equal((ps.table(), ps.get(adopted[0], ps.JOIN)), ({}, 0),
                   f"{text}: clear lets go too")
+
+
+@test
+def left_for_good():
+    """who leaves a rule's group stays out, whatever rules are looked at next,
+    until it binds or listens again"""
+    for text, kind, family in combinations():
+        with Pool() as pool:
+            port = net.port()
+            other = net.port()
+            ps.rule(f"add {kind} {port} policy=rr")
+            servers = pool.servers(3, kind, family, port, net.reuseport)
+            left = servers[0]
+
+            def out():
+                return (ps.get(left, ps.JOIN), ps.group(left)["members"])
+
+            ps.leave(left)
+            # The rule looks again for sockets, a second after it was written.
+            time.sleep(2)
+            equal(out(), (0, 2), f"{text}: stays out")
+            ps.rule(f"add {kind} {port} policy=hash")
+            equal(out(), (0, 2), f"{text}: also when the rule is replaced")
+            ps.rule(f"add {kind} {other} policy=rr")
+            time.sleep(2)
+            equal(out(), (0, 2), f"{text}: also when another port's comes")
+            if kind == "tcp":
+                left.shutdown(socket.SHUT_RDWR)
+                left.listen(8)
+                equal(out(), (1, 3), f"{text}: listen() brings it back")
+                ps.leave(left)
+            ps.join(left)
+            equal(out(), (1, 3), f"{text}: JOIN too")
+            ps.leave(left)
+            ps.rule(f"del {kind} {port}")
+            ps.rule(f"add {kind} {port} policy=rr")
+            equal(out(), (1, 3), f"{text}: a new rule has it")
+            ps.leave(left)
+            ps.rule("clear")
+            ok(ps.disarmed(), f"{text}: nothing is hooked after the last rule",
+               ps.hooks())
 
 
 @test
