@@ -9,7 +9,7 @@ import select
 import socket
 
 from lib import kernel, link, net, ps, tap
-from lib.net import INET6, Pool
+from lib.net import INET, INET6, Pool
 from lib.tap import equal, ok, test
 
 # Every kernel of the matrix but the host's own gets the short form.
@@ -514,6 +514,37 @@ def icmp_errors():
             ("rr", "quic") if QUICK else POLICIES):
         equal(run(family, member), stock[family],
               f"{text}: as in stock, and an error is no datagram")
+
+
+@test
+def connected_mapped_and_device():
+    """a connected member's peer and its errors stay its own: of an IPv4-mapped
+    address, and bound to a device after connect()"""
+    mapped = "::ffff:127.0.0.1"
+    for text, family, addr, device in (
+            ("IPv4", INET, "127.0.0.1", None),
+            ("mapped", INET6, mapped, None)):
+        with Pool() as pool:
+            port = net.port()
+            first = pool.server("udp", family, port, ps.member("rr"), addr=addr)
+            own = pool.server("udp", family, port, ps.member(), addr=addr)
+            pool.servers(2, "udp", family, port, ps.member(), addr=addr)
+            peer = pool.server("udp", family, net.port(), addr=addr)
+            own.connect(peer.getsockname()[:2])
+            if device:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device)
+            got = 0
+            for _ in range(10):
+                peer.sendto(b"x", (addr, port))
+                if select.select([own], [], [], 2)[0]:
+                    got += len(own.recv(8))
+            equal(got, 10, f"{text}: has its peer's datagrams")
+            peer.close()
+            own.send(b"x")
+            select.select([own], [], [], 2)
+            tap.fails("ECONNREFUSED", f"{text}: hears that its peer has gone",
+                      own.recv, 8)
+            equal(ps.group(first)["selectable"], 3, f"{text}: isn't picked")
 
 
 if __name__ == "__main__":
