@@ -36,7 +36,14 @@ static void ps_stopped(struct sock *sk)
 	spin_lock_bh(&ps_lock);
 	m = ps_member_find_locked(sk);
 	if (m && ps_member_group(m)) {
-		ps_peer_drop(m);
+		/*
+		 * Bound to a device, it has left but keeps its address and its
+		 * peer: the kernel has to look for it behind the group.
+		 */
+		if (READ_ONCE(sk->sk_bound_dev_if) != ps_member_group(m)->key.dev)
+			ps_peer_release(m);
+		else
+			ps_peer_drop(m);
 		ps_group_unselect(m);
 	}
 	spin_unlock_bh(&ps_lock);

@@ -523,7 +523,10 @@ def connected_mapped_and_device():
     mapped = "::ffff:127.0.0.1"
     for text, family, addr, device in (
             ("IPv4", INET, "127.0.0.1", None),
-            ("mapped", INET6, mapped, None)):
+            ("mapped", INET6, mapped, None),
+            ("IPv4, device", INET, "127.0.0.1", b"lo"),
+            ("IPv6, device", INET6, "::1", b"lo"),
+            ("mapped, device", INET6, mapped, b"lo")):
         with Pool() as pool:
             port = net.port()
             first = pool.server("udp", family, port, ps.member("rr"), addr=addr)
