@@ -598,7 +598,7 @@ again:
 		goto unlock;
 
 joined:
-	m->left = false;
+	WRITE_ONCE(m->left, false);
 	if (how->by_rule)
 		m->by_rule = true;
 	if (ps_sock_selectable(sk))

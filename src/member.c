@@ -145,7 +145,8 @@ void ps_member_drop_if_idle(struct ps_member *m)
 {
 	lockdep_assert_held(&ps_lock);
 	if (!m->busy && !m->gone && !m->left && !ps_member_group(m) &&
-	    !m->wish_join && !m->wishes && !m->wish_policy && m->wish_id == PS_NO_ID && !m->secret.len)
+	    !m->wish_join && !m->wishes && !m->wish_policy &&
+	    m->wish_id == PS_NO_ID && !m->secret.len)
 		ps_member_unlink(m);
 }
 
@@ -175,8 +176,10 @@ void ps_member_rule_gone(const struct net *net, u8 proto, u16 port)
 		    READ_ONCE(m->sk->sk_num) != port)
 			continue;
 		spin_lock_bh(&ps_lock);
-		m->left = false;
-		ps_member_drop_if_idle(m);
+		if (m->left) {
+			WRITE_ONCE(m->left, false);
+			ps_member_drop_if_idle(m);
+		}
 		spin_unlock_bh(&ps_lock);
 	}
 	rhashtable_walk_stop(&iter);
