@@ -576,7 +576,6 @@ def namespaces():
     fault.need()
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     nth = fault.Nth()
-
     # The module was loaded last, so its part comes at the end. How many there
     # are before differs from one time to the next.
     total = min(nth.count(new_namespace)[0] for _ in range(3))
@@ -585,7 +584,8 @@ def namespaces():
     trouble, refused = [], 0
     for number in itertools.count(total - (30 if QUICK else 100)):
         error, left = nth.call(number, new_namespace)
-        if error not in (None, "ENOMEM"):
+        # Other parts of the kernel have errors of their own.
+        if error not in (None, "ENOMEM", "ENOBUFS"):
             trouble.append(f"allocation {number}: {error}")
         if not error:
             if ps.table() != {}:

@@ -67,13 +67,18 @@ class Groups:
         return len(self._sets)
 
 
+def seen(calls, name):
+    """Older kernels' graph tracer sees what takes the place of a function."""
+    return calls[name] or calls[f"hook_{name}"]
+
+
 def looks_on(tracer, groups, text):
     """The tracer is on: all is served by turns, and it sees that."""
     wrong = groups.shares()
     ok(not wrong, f"{text}: served by turns", wrong)
     calls = tracer.calls()
     blind = [name for name in CALLED - set(getattr(tracer, "refused", ()))
-             if not calls[name]]
+             if not seen(calls, name)]
     ok(not blind, f"{text}: calls are seen", f"not of {blind}: {calls}")
 
 
@@ -144,22 +149,26 @@ def second(tracer):
 
 def each_call_once(tracer):
     """A lookup is one call to a tracer, as it is without the module."""
-    def seen(*prepare):
+    names = ("reuseport_select_sock", "__skb_recv_udp")
+
+    def counts(*prepare):
         with Pool() as pool:
             port = net.port()
             servers = pool.servers(2, "udp", INET, port, *prepare)
-            tracer.on(["reuseport_select_sock", "__skb_recv_udp"])
+            tracer.on(names)
             try:
                 net.burst(servers, ("127.0.0.1", port), COUNT)
-                return {name: count for name, count in tracer.calls().items()
-                        if name in CALLED}
+                calls = tracer.calls()
+                return {name: seen(calls, name) for name in names
+                        if name not in getattr(tracer, "refused", ())}
             finally:
                 tracer.off()
-    without = seen(net.reuseport)
+    without = counts(net.reuseport)
     ps.load()
-    beside = seen(ps.member("rr"))
+    beside = counts(ps.member("rr"))
     ps.unload()
-    equal(beside, without, f"{type(tracer).__name__}: sees each call once")
+    equal(beside, {name: without[name] for name in beside},
+          f"{type(tracer).__name__}: sees each call once")
 
 
 def under_load(tracer):

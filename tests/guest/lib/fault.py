@@ -89,17 +89,23 @@ class Chance:
     runs: in marked tasks, or with everybody where nobody can wait."""
 
     def __init__(self, percent, marked=True):
+        self._percent = percent
         self._settings = {
-            "probability": percent, "times": MOST,
-            "task-filter": "Y" if marked else "N",
+            "times": MOST, "task-filter": "Y" if marked else "N",
             "ignore-gfp-wait": "N" if marked else "Y"}
+        # Open, so that switching it off doesn't take memory.
+        self._fd = os.open(f"{DEBUG}/failslab/probability", os.O_WRONLY)
         self.failed = 0
 
     def __enter__(self):
         _set("failslab", self._settings)
+        os.write(self._fd, str(self._percent).encode())
         return self
 
     def __exit__(self, *_):
+        while tap.error_of(os.write, self._fd, b"0"):
+            pass
+        os.close(self._fd)
         with open(f"{DEBUG}/failslab/times") as file:
             self.failed = MOST - int(file.read())
         _set("failslab", {**ALWAYS, **SLAB})
