@@ -116,15 +116,22 @@ static int ps_hook_set_resolve(struct ps_hook_set *set)
 }
 
 /*
- * An empty filter is nobody's memory. Not ftrace_free_filter(): it isn't for
- * modules in 5.10, and leaves a dangling pointer until 6.2.
+ * An empty filter is nobody's memory, but emptying it takes some. Not
+ * ftrace_free_filter(): it isn't for modules in 5.10, and leaves a dangling
+ * pointer until 6.2.
  */
+static void ps_hook_filter_free(struct ftrace_ops *ops)
+{
+	while (ftrace_set_filter(ops, NULL, 0, 1) == -ENOMEM)
+		msleep(20);
+}
+
 static void ps_hook_sets_free(struct ps_hook_set *const *sets, unsigned int n)
 {
 	unsigned int i;
 
 	for (i = 0; i < n; i++)
-		ftrace_set_filter(&sets[i]->ops, NULL, 0, 1);
+		ps_hook_filter_free(&sets[i]->ops);
 }
 
 static void ps_hook_set_unregister(struct ps_hook_set *set)
@@ -158,7 +165,7 @@ static int ps_hook_try(struct ps_hook *hook, unsigned long flags)
 		if (!err)
 			unregister_ftrace_function(&probe);
 	}
-	ftrace_set_filter(&probe, NULL, 0, 1);
+	ps_hook_filter_free(&probe);
 	return err;
 }
 
