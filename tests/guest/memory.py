@@ -11,7 +11,7 @@ from lib import cgroup, net, proc, ps, tap
 from lib.net import INET, Pool
 from lib.tap import equal, ok, test
 
-QUICK = os.environ.get("PS_QUICK")
+QUICK = not os.environ.get("PS_FULL")
 COUNT = 200 if QUICK else 2000		# sockets to be charged
 ROOM = 2 if QUICK else 16		# MB of a small cgroup
 

@@ -10,7 +10,7 @@ from lib import bpf, load, net, ps, tap, tracing
 from lib.net import INET, INET6, Pool, combinations
 from lib.tap import equal, ok, test
 
-QUICK = os.environ.get("PS_QUICK")
+QUICK = not os.environ.get("PS_FULL")
 ROUNDS = 2 if QUICK else 5
 TOGGLES = 3 if QUICK else 20
 

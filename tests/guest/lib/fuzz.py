@@ -15,12 +15,12 @@ from . import ns, tap
 
 PAGE = mmap.PAGESIZE
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2
-QUICK = 20	# percent, with PS_QUICK
+QUICK = 20	# percent, without PS_FULL
 
 _parser = argparse.ArgumentParser()
 _parser.add_argument("--seed", default=os.environ.get("PS_SEED"))
 _parser.add_argument("--rounds", type=int, metavar="PERCENT", default=int(
-    os.environ.get("PS_ROUNDS", QUICK if os.environ.get("PS_QUICK") else 100)))
+    os.environ.get("PS_ROUNDS", 100 if os.environ.get("PS_FULL") else QUICK)))
 _arguments = _parser.parse_args()
 seed = _arguments.seed or str(random.SystemRandom().randrange(10 ** 6))
 tap.diag(f"seed {seed}, rounds {_arguments.rounds} %")
