@@ -5,6 +5,8 @@
 #ifndef PS_HOOKS_H
 #define PS_HOOKS_H
 
+#include <linux/percpu-defs.h>
+
 #include "hook.h"
 
 /* lookup.c: the packet path */
@@ -20,6 +22,9 @@ extern struct ps_hook_set ps_hook_set_udp;
 extern struct ps_hook ps_hook_reuseport_has_conns_set;
 extern struct ps_hook ps_hook_udp_disconnect;
 extern struct ps_hook ps_hook_udp_abort;
+
+/* Packets that a BPF program of a kernel's group has dropped, on this CPU. */
+DECLARE_PER_CPU(unsigned int, ps_udp_refusals);
 
 struct ps_group;
 

@@ -155,6 +155,9 @@ static noinline struct ps_group *ps_select_native(struct sock **sk, u32 hash,
 			*sk = first;
 		return g;
 	}
+	/* A BPF program's answer to a packet that it drops. */
+	if (IS_ERR(*sk))
+		raw_cpu_inc(ps_udp_refusals);
 	if (IS_ERR_OR_NULL(*sk))
 		return NULL;
 	g = ps_group_chosen(*sk) ?: ps_group_left(*sk);

@@ -14,6 +14,7 @@
  * These hooks are only armed from the first connect() of a member on, since
  * every UDP packet pays for them.
  */
+#include <linux/percpu.h>
 #include <net/sock_reuseport.h>
 #include <net/udp.h>
 
@@ -90,28 +91,38 @@ static struct sock *ps_udp_found(struct sock *sk, const struct sk_buff *skb)
 /* Lookups that come to nothing by such a race, at most, for a datagram. */
 #define PS_UDP_TRIES 3
 
+DEFINE_PER_CPU(unsigned int, ps_udp_refusals);
+
 /*
  * Has the lookup met a socket that was just being connect()ed? One that gets
  * another address by that moves to another chain, and takes along who looks at
  * it: then nobody is found. One that had no peer yet when it was compared, and
  * has one when that matters, is found for others' datagrams.
+ *
+ * Nobody is found either where a BPF program drops the datagram: that one isn't
+ * to be asked again. @refusals is what this CPU had counted before. A task that
+ * is moved to another CPU meanwhile may look once too often, or not again.
  */
-static bool ps_udp_missed(const struct sock *sk, const struct sk_buff *skb)
+static bool ps_udp_missed(const struct sock *sk, const struct sk_buff *skb,
+			  unsigned int refusals)
 {
-	return !sk || (READ_ONCE(sk->sk_state) == TCP_ESTABLISHED &&
-		       !ps_peer_sent(sk, skb));
+	if (!sk)
+		return raw_cpu_read(ps_udp_refusals) == refusals;
+	return READ_ONCE(sk->sk_state) == TCP_ESTABLISHED &&
+	       !ps_peer_sent(sk, skb);
 }
 
 PS_DECLARE_ORIGINAL(__udp4_lib_lookup);
 
 static struct sock *hook___udp4_lib_lookup(PS_UDP4_PARAMS)
 {
+	unsigned int refusals = raw_cpu_read(ps_udp_refusals), tries;
 	struct sock *sk = PS_UDP_ORIGINAL(__udp4_lib_lookup);
-	unsigned int tries;
 
 	if (!ps_delivers(skb))
 		return sk;
-	for (tries = 1; tries < PS_UDP_TRIES && ps_udp_missed(sk, skb); tries++)
+	for (tries = 1; tries < PS_UDP_TRIES && ps_udp_missed(sk, skb, refusals);
+	     tries++)
 		sk = PS_UDP_ORIGINAL(__udp4_lib_lookup);
 	return sk ? ps_udp_found(sk, skb) : NULL;
 }
@@ -123,12 +134,13 @@ PS_DECLARE_ORIGINAL(__udp6_lib_lookup);
 
 static struct sock *hook___udp6_lib_lookup(PS_UDP6_PARAMS)
 {
+	unsigned int refusals = raw_cpu_read(ps_udp_refusals), tries;
 	struct sock *sk = PS_UDP_ORIGINAL(__udp6_lib_lookup);
-	unsigned int tries;
 
 	if (!ps_delivers(skb))
 		return sk;
-	for (tries = 1; tries < PS_UDP_TRIES && ps_udp_missed(sk, skb); tries++)
+	for (tries = 1; tries < PS_UDP_TRIES && ps_udp_missed(sk, skb, refusals);
+	     tries++)
 		sk = PS_UDP_ORIGINAL(__udp6_lib_lookup);
 	return sk ? ps_udp_found(sk, skb) : NULL;
 }

@@ -239,9 +239,20 @@ def kretprobes():
     with_tracer(tracing.Kretprobes)
 
 
+def need_luck():
+    """Linux 6.1, and perhaps others, has a race where a program is attached to a
+    function that a module or a livepatch redirects: ftrace_startup() takes back
+    the first attempt without a grace period, bpf_trampoline_update() then
+    forgets the callback, and who is just walking the list of callbacks warns
+    and switches ftrace off for good. It takes some hundred attempts under load."""
+    if QUICK:
+        raise tap.Skip("the kernel itself may warn of it: PS_FULL=1 tries")
+
+
 @test
 def fentry():
     """BPF programs at the entry"""
+    need_luck()
     with bpf.counted():
         with_tracer(tracing.Programs)
 
@@ -249,6 +260,7 @@ def fentry():
 @test
 def fexit():
     """BPF programs at the end"""
+    need_luck()
     with bpf.counted():
         with_tracer(tracing.ExitPrograms)
 
@@ -260,6 +272,8 @@ def all_at_once():
     for kind in tracing.ALL:
         # Of the kernel's own, one can be on at a time.
         if kind is tracing.GraphTracer:
+            continue
+        if QUICK and issubclass(kind, tracing.Programs):
             continue
         try:
             tracers.append(kind())
