@@ -44,15 +44,18 @@ static void use_after_free(void)
 	WRITE_ONCE(t->value, 1);
 }
 
+static void free_thing(struct rcu_head *rcu)
+{
+	kfree(container_of(rcu, struct thing, rcu));
+}
+
 /* Freed by RCU, and used by one who wasn't a reader when that began. */
 static void use_after_grace_period(void)
 {
 	struct thing *t = new_thing();
 
-	kfree_rcu(t, rcu);
+	call_rcu(&t->rcu, free_thing);
 	rcu_barrier();
-	/* what waited in a batch may go only after that */
-	msleep(2000);
 	WRITE_ONCE(t->value, 1);
 }
 
