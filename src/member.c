@@ -150,6 +150,46 @@ void ps_member_drop_if_idle(struct ps_member *m)
 		ps_member_unlink(m);
 }
 
+/* Calls @fn with each member, under RCU. Context: process, without ps_lock. */
+static void ps_members_each(void (*fn)(struct ps_member *m, const void *arg),
+			    const void *arg)
+{
+	struct rhashtable_iter iter;
+	struct ps_member *m;
+
+	rhashtable_walk_enter(&ps_members, &iter);
+	rhashtable_walk_start(&iter);
+	while ((m = rhashtable_walk_next(&iter))) {
+		/* -EAGAIN: the table was resized, the walk begins anew. */
+		if (!IS_ERR(m))
+			fn(m, arg);
+	}
+	rhashtable_walk_stop(&iter);
+	rhashtable_walk_exit(&iter);
+}
+
+struct ps_member_port {
+	const struct net *net;
+	u8 proto;
+	u16 port;
+};
+
+static void ps_member_readmit(struct ps_member *m, const void *arg)
+{
+	const struct ps_member_port *of = arg;
+
+	if (!net_eq(sock_net(m->sk), of->net) ||
+	    m->sk->sk_protocol != of->proto ||
+	    READ_ONCE(m->sk->sk_num) != of->port)
+		return;
+	spin_lock_bh(&ps_lock);
+	if (m->left) {
+		WRITE_ONCE(m->left, false);
+		ps_member_drop_if_idle(m);
+	}
+	spin_unlock_bh(&ps_lock);
+}
+
 /**
  * ps_member_rule_gone() - let a rule to come have the sockets that left this one
  * @net: namespace
@@ -163,27 +203,22 @@ void ps_member_drop_if_idle(struct ps_member *m)
  */
 void ps_member_rule_gone(const struct net *net, u8 proto, u16 port)
 {
-	struct rhashtable_iter iter;
-	struct ps_member *m;
+	const struct ps_member_port of = {
+		.net = net,
+		.proto = proto,
+		.port = port,
+	};
 
-	rhashtable_walk_enter(&ps_members, &iter);
-	rhashtable_walk_start(&iter);
-	while ((m = rhashtable_walk_next(&iter))) {
-		if (IS_ERR(m))
-			continue;
-		if (!net_eq(sock_net(m->sk), net) ||
-		    m->sk->sk_protocol != proto ||
-		    READ_ONCE(m->sk->sk_num) != port)
-			continue;
-		spin_lock_bh(&ps_lock);
-		if (m->left) {
-			WRITE_ONCE(m->left, false);
-			ps_member_drop_if_idle(m);
-		}
-		spin_unlock_bh(&ps_lock);
-	}
-	rhashtable_walk_stop(&iter);
-	rhashtable_walk_exit(&iter);
+	ps_members_each(ps_member_readmit, &of);
+}
+
+static void ps_member_drop_of(struct ps_member *m, const void *net)
+{
+	if (net && !net_eq(sock_net(m->sk), net))
+		return;
+	spin_lock_bh(&ps_lock);
+	ps_member_unlink(m);
+	spin_unlock_bh(&ps_lock);
 }
 
 /**
@@ -195,23 +230,7 @@ void ps_member_rule_gone(const struct net *net, u8 proto, u16 port)
  */
 void ps_member_drop_all(const struct net *net)
 {
-	struct rhashtable_iter iter;
-	struct ps_member *m;
-
-	rhashtable_walk_enter(&ps_members, &iter);
-	rhashtable_walk_start(&iter);
-	while ((m = rhashtable_walk_next(&iter))) {
-		/* -EAGAIN: the table was resized, the walk begins anew. */
-		if (IS_ERR(m))
-			continue;
-		if (net && !net_eq(sock_net(m->sk), net))
-			continue;
-		spin_lock_bh(&ps_lock);
-		ps_member_unlink(m);
-		spin_unlock_bh(&ps_lock);
-	}
-	rhashtable_walk_stop(&iter);
-	rhashtable_walk_exit(&iter);
+	ps_members_each(ps_member_drop_of, net);
 }
 
 /**

@@ -9,7 +9,6 @@ Where ftrace or a module gets no memory for code the kernel shows its stack, as
 a warning: that alone is no complaint. All reports of faults say more."""
 import collections
 import contextlib
-import ctypes
 import itertools
 import os
 import random

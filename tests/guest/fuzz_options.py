@@ -454,19 +454,6 @@ def states(pool, kind, family):
     yield from (tcp_states if kind == "tcp" else udp_states)(pool, family)
 
 
-def check_exact(text):
-    """The module works as if nothing had been."""
-    for what, kind, family in combinations():
-        with Pool() as pool:
-            port = net.port()
-            servers = pool.servers(4, kind, family, port, ps.member("rr"))
-            shares = net.counts(net.burst(
-                servers, (net.LOOPBACK[family], port), 40), 4)
-            group = ps.group(servers[0])
-            equal((shares, group.picked(), group["fallbacks"]),
-                  ([10] * 4, [10] * 4, 0), f"{text}: {what} exact afterwards")
-
-
 @test
 def every_state():
     """TCP and UDP: each call is what the contract says, in every state"""
@@ -476,7 +463,7 @@ def every_state():
                 chance = fuzz.chances("state", text, case.text)
                 equal(judge(case, chance, fuzz.rounds(150)), [],
                       f"{text}, {case.text}")
-    check_exact("every state")
+    fuzz.check_exact("every state")
 
 
 # Who isn't served
@@ -565,7 +552,7 @@ def other_kinds():
             for case in not_served(pool, text, family, type_, protocol):
                 chance = fuzz.chances("kind", case.text)
                 equal(judge(case, chance, fuzz.rounds(100)), [], case.text)
-    check_exact("other kinds")
+    fuzz.check_exact("other kinds")
 
 
 # Several tasks
@@ -655,7 +642,7 @@ def several_tasks():
                   f"{text}: only the contract's errnos and values")
             ok(errors <= UNRULY, f"{text}: and the kernel's own, of others",
                errors - UNRULY)
-    check_exact("several tasks")
+    fuzz.check_exact("several tasks")
 
 
 if __name__ == "__main__":

@@ -446,19 +446,6 @@ def group_of(pool, family, policy, affinity=0, **wishes):
         policy, affinity=affinity, **wishes), net.roomy)
 
 
-def check_exact(text):
-    """The module works as if nothing had been."""
-    for what, kind, family in net.combinations():
-        with Pool() as pool:
-            port = net.port()
-            servers = pool.servers(4, kind, family, port, ps.member("rr"))
-            shares = net.counts(net.burst(
-                servers, (net.LOOPBACK[family], port), 40), 4)
-            group = ps.group(servers[0])
-            equal((shares, group.picked(), group["fallbacks"]),
-                  ([10] * 4, [10] * 4, 0), f"{text}: {what} exact afterwards")
-
-
 @test
 def datagrams():
     """each policy, with affinity and without, members with a peer or none"""
@@ -476,7 +463,7 @@ def datagrams():
                         trial = Trial(device, servers, policy, affinity)
                         equal(trial.run(mill, fuzz.rounds(120)), [], what)
                         check_peer(what, trial, mill)
-    check_exact("datagrams")
+    fuzz.check_exact("datagrams")
 
 
 def check_peer(what, trial, mill):
@@ -720,7 +707,7 @@ def tcp_segments():
                     equal(wrong[:3], [], f"{text} {policy}")
                     ok(began, f"{text} {policy}: of all sorts", began)
                     device.replies()
-    check_exact("segments")
+    fuzz.check_exact("segments")
 
 
 # ICMP errors
@@ -777,7 +764,7 @@ def icmp_errors():
                         equal((after, after.picked()),
                               (before, before.picked()), what)
                         device.replies()
-    check_exact("ICMP errors")
+    fuzz.check_exact("ICMP errors")
 
 
 # Bits flipped anywhere, and trains
@@ -829,7 +816,7 @@ def flipped_bits():
                     ok(sent == ps.group(listeners[0])["picked"],
                        f"{what}: and by listeners", sent)
                     device.replies()
-    check_exact("flipped bits")
+    fuzz.check_exact("flipped bits")
 
 
 GSO_UDP_L4 = 5
@@ -913,7 +900,7 @@ def any_virtio_header():
                        f"{what}: taken or refused", errors)
                     accounted(what, servers, before, got)
                     device.replies()
-    check_exact("virtio headers")
+    fuzz.check_exact("virtio headers")
 
 
 if __name__ == "__main__":

@@ -149,17 +149,6 @@ def shown(path, value):
     return str(value)
 
 
-def files(directory):
-    """{path: content} of all that doesn't count."""
-    found = {}
-    for path, _, names in os.walk(directory):
-        for name in names:
-            below = os.path.relpath(os.path.join(path, name), directory)
-            if below != "uevent":
-                found[below] = ps.sysfs_read(os.path.join(directory, below))
-    return found
-
-
 def text_for(chance, texts):
     text = chance.choice(texts)
     return text if chance.random() < 0.2 else fuzz.mutate(chance, text)
@@ -167,7 +156,7 @@ def text_for(chance, texts):
 
 def write_values(directory, chance, count):
     """Write to a group's files; what went wrong."""
-    expected = files(directory)
+    expected = ps.sysfs_files(directory)
     found = []
     accepted = 0
     for i in range(count):
@@ -186,13 +175,13 @@ def write_values(directory, chance, count):
             expected[path] = shown(path, value)
             accepted += 1
         # That is much to read, and all of it changes seldom.
-        now = files(directory) if i % 10 == 9 else {
+        now = ps.sysfs_files(directory) if i % 10 == 9 else {
             **expected, path: ps.sysfs_read(f"{directory}/{path}")}
         if error != want or now != expected:
             found.append((path, data[:60], len(data), way, error, want, {
                 name: (now.get(name), expected[name]) for name in expected
                 if now.get(name) != expected[name]}))
-            expected = files(directory)
+            expected = ps.sysfs_files(directory)
     return found[:5], accepted
 
 
@@ -217,7 +206,7 @@ def read_only_files():
     with Pool() as pool:
         sock = pool.server("udp", INET, net.port(), ps.member())
         directory = ps.sysfs_dir(sock)
-        before = files(directory)
+        before = ps.sysfs_files(directory)
         chance = fuzz.chances("read only")
         for path in before:
             mode = stat.S_IMODE(os.stat(f"{directory}/{path}").st_mode)
@@ -231,7 +220,7 @@ def read_only_files():
                     errors.add(tap.error_of(ps.sysfs_write,
                                             f"{directory}/{path}", data))
             ok(errors <= {"EIO", "EACCES"}, f"{path}: refused", errors)
-        equal(files(directory), before, "nothing changed")
+        equal(ps.sysfs_files(directory), before, "nothing changed")
 
 
 @test

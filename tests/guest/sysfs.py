@@ -58,19 +58,8 @@ NONSENSE = (b"\n", b" ", b"one", b"-", b"--1", b"+1", b"1 ", b" 1", b"1\n\n",
             str(2**64 + 1).encode(), str(-2**63).encode())
 
 
-def files(directory):
-    """{path below it: content} of all files but the kernel's own."""
-    found = {}
-    for path, _, names in os.walk(directory):
-        for name in names:
-            below = os.path.relpath(os.path.join(path, name), directory)
-            if below != "uevent":
-                found[below] = ps.sysfs_read(os.path.join(directory, below))
-    return found
-
-
 def fresh(sock, **values):
-    """What files() of a group with one fresh member should be."""
+    """What ps.sysfs_files() of a group with one fresh member should be."""
     expected = dict(GROUP)
     expected.update({f"members/0/{name}": value
                      for name, value in MEMBER.items()})
@@ -109,7 +98,7 @@ def layout():
             sock = pool.server(kind, family, net.port(), ps.member())
             directory = ps.sysfs_dir(sock)
             equal(ps.sysfs_names(), [ps.name(sock)], f"{text}: the one group")
-            equal(files(directory), fresh(sock), f"{text}: all its files")
+            equal(ps.sysfs_files(directory), fresh(sock), f"{text}: all its files")
             writable = {*FLAGS, *NUMBERS, "policy", "members/0/state"}
             modes = {name: stat.S_IMODE(os.stat(f"{directory}/{name}").st_mode)
                      for name in fresh(sock)}
@@ -140,16 +129,16 @@ def numbers():
                     ps.set(sock, getattr(ps, option), value)
                     equal(at(sock, path), str(value),
                           f"{text}: {option} = {value}")
-                before = files(ps.sysfs_dir(sock))
+                before = ps.sysfs_files(ps.sysfs_dir(sock))
                 wrong = [value for value in
                          (*(str(v).encode() for v in bad), *NONSENSE)
                          if tap.error_of(at, sock, path, value) != "EINVAL"]
                 equal(wrong, [], f"{text}: {path}: EINVAL")
-                equal(files(ps.sysfs_dir(sock)), before,
+                equal(ps.sysfs_files(ps.sysfs_dir(sock)), before,
                       f"{text}: {path}: nothing changed")
             for value in (b"000", b"-0", b"0"):
                 at(sock, "affinity", value)
-            equal(files(ps.sysfs_dir(sock)), fresh(sock),
+            equal(ps.sysfs_files(ps.sysfs_dir(sock)), fresh(sock),
                   f"{text}: all as before")
 
 
@@ -196,7 +185,7 @@ def flags():
                          (b"2", b"-1", b"256", b"y", b"on", *NONSENSE)
                          if tap.error_of(at, sock, path, value) != "EINVAL"]
                 equal(wrong, [], f"{text}: {path}: EINVAL")
-                equal(files(ps.sysfs_dir(sock)), fresh(sock),
+                equal(ps.sysfs_files(ps.sysfs_dir(sock)), fresh(sock),
                       f"{text}: {path}: nothing changed")
 
 
@@ -224,7 +213,7 @@ def states():
                       b"active standby", *NONSENSE)
                      if tap.error_of(at, sock, path, value) != "EINVAL"]
             equal(wrong, [], f"{text}: EINVAL")
-            equal(files(ps.sysfs_dir(sock)), fresh(sock),
+            equal(ps.sysfs_files(ps.sysfs_dir(sock)), fresh(sock),
                   f"{text}: nothing changed")
 
 
@@ -253,7 +242,7 @@ def policies():
                       b"0", *NONSENSE)
                      if tap.error_of(at, sock, "policy", value) != "EINVAL"]
             equal(wrong, [], f"{text}: EINVAL")
-            equal(files(ps.sysfs_dir(sock)), fresh(sock),
+            equal(ps.sysfs_files(ps.sysfs_dir(sock)), fresh(sock),
                   f"{text}: nothing changed")
 
 
@@ -266,7 +255,7 @@ def read_only():
             if stat.S_IMODE(os.stat(f"{ps.sysfs_dir(sock)}/{path}").st_mode) \
                     == 0o444:
                 fails(("EIO", "EACCES"), path, at, sock, path, 1)
-        equal(files(ps.sysfs_dir(sock)), fresh(sock), "nothing changed")
+        equal(ps.sysfs_files(ps.sysfs_dir(sock)), fresh(sock), "nothing changed")
 
 
 @test
@@ -332,12 +321,12 @@ def locked():
             port = net.port()
             sock = pool.server(kind, family, port, ps.member("rr"))
             at(sock, "locked", 1)
-            before = files(ps.sysfs_dir(sock))
+            before = ps.sysfs_files(ps.sysfs_dir(sock))
             fails("EPERM", f"{text}: POLICY", ps.set_policy, sock, "hash")
             fails("EPERM", f"{text}: WORKING_GENERATION", ps.set, sock,
                   ps.WORKING_GENERATION, 1)
             fails("EPERM", f"{text}: AFFINITY", ps.set, sock, ps.AFFINITY, 1)
-            equal(files(ps.sysfs_dir(sock)), before,
+            equal(ps.sysfs_files(ps.sysfs_dir(sock)), before,
                   f"{text}: nothing changed")
             for path, (option, good, _) in NUMBERS.items():
                 if not path.startswith("members/"):
@@ -650,7 +639,7 @@ def namespaces():
                    ps.policy(ours)), ([ps.name(ours)], "2", "hash"),
                   f"{turn}: ours is as it was")
             space.close()
-        equal(files(ps.sysfs_dir(ours)),
+        equal(ps.sysfs_files(ps.sysfs_dir(ours)),
               fresh(ours, **{"members/0/weight": "2"}), "to the end")
 
 
@@ -679,8 +668,8 @@ def unprivileged():
     with Pool() as pool:
         sock = pool.server("tcp", INET, net.port(), ps.member())
         directory = ps.sysfs_dir(sock)
-        before = files(directory)
-        equal(proc.as_nobody(files, directory), before, "reads all")
+        before = ps.sysfs_files(directory)
+        equal(proc.as_nobody(ps.sysfs_files, directory), before, "reads all")
 
         def attempt():
             return {name: tap.error_of(ps.sysfs_write, f"{directory}/{name}",
@@ -689,7 +678,7 @@ def unprivileged():
 
         equal(set(proc.as_nobody(attempt).values()), {"EACCES"},
               "writes none")
-        equal(files(directory), before, "nothing changed")
+        equal(ps.sysfs_files(directory), before, "nothing changed")
 
 
 @test
@@ -701,7 +690,7 @@ def owner():
         with Pool() as pool:
             sock = pool.server("tcp", INET, port, ps.member())
             directory = ps.sysfs_dir(sock)
-            link.send((ps.sysfs_names(), files(directory) == fresh(sock)))
+            link.send((ps.sysfs_names(), ps.sysfs_files(directory) == fresh(sock)))
             owners = {os.stat(path).st_uid for path, _, _ in
                       os.walk(directory)}
             owners |= {os.stat(f"{directory}/{name}").st_uid
@@ -727,7 +716,7 @@ def owner():
         equal(child.get(), {0}, "which is root's, there")
         equal(set(child.get()), {None}, "writes to each")
         equal(child.get(), ("rr", ps.STANDBY, "1"), "and it is done")
-        equal(files(ps.sysfs_dir(ours)), fresh(ours), "ours is as it was")
+        equal(ps.sysfs_files(ps.sysfs_dir(ours)), fresh(ours), "ours is as it was")
 
 
 def read_all(link, seed):

@@ -4,14 +4,12 @@
 """rmmod at any moment: nothing is lost and sockets go on as plain ones."""
 import os
 import random
-import select
 import signal
 import socket
-import struct
 import sys
 import time
 
-from lib import load, net, proc, ps, tap
+from lib import linger, load, net, proc, ps, tap
 from lib.net import INET, INET6, Pool, combinations
 from lib.proc import urgent
 from lib.tap import equal, fails, ok, test
@@ -191,21 +189,6 @@ def blocked_tasks():
         sock.recv(64)
         link.send("served")
 
-    def linger(link, served):
-        """close() waits for data that nobody reads."""
-        served.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                          struct.pack("ii", 1, 4))
-        served.settimeout(0.2)
-        try:
-            while True:
-                served.send(bytes(65536))
-        except socket.timeout:
-            pass
-        link.send("up")
-        started = time.monotonic()
-        served.close()
-        link.send(time.monotonic() - started)
-
     with Pool() as pool:
         waiting = []
         for text, kind, family in combinations():
@@ -216,15 +199,7 @@ def blocked_tasks():
             child.get()
             waiting.append((text, kind, family, port, child))
 
-        listener = pool.server("tcp", INET, net.port(), ps.member("rr"))
-        deaf = pool.add(net.client("tcp", listener.getsockname()))
-        select.select([listener], [], [], 10)
-        served = listener.accept()[0]
-        closing = pool.enter_context(proc.Child(linger, served))
-        served.close()		# the child's is the last one
-        closing.get()
-        time.sleep(0.2)
-
+        closing = linger.closing(pool)
         started = time.monotonic()
         ps.unload()
         tap.diag(f"rmmod took {time.monotonic() - started:.1f} s")
@@ -234,7 +209,6 @@ def blocked_tasks():
         for text, kind, family, port, child in waiting:
             with net.client(kind, (net.LOOPBACK[family], port)):
                 equal(child.get(), "served", f"{text}: who slept is served")
-        deaf.close()
 
 
 @test

@@ -11,7 +11,7 @@ import mmap
 import os
 import random
 
-from . import ns, tap
+from . import net, ns, ps, tap
 
 PAGE = mmap.PAGESIZE
 PROT_NONE, PROT_READ, PROT_WRITE = 0, 1, 2
@@ -176,3 +176,16 @@ def mutate(chance, text):
         if text:
             text = chance.choice(_HOW)(chance, text)
     return text
+
+
+def check_exact(text):
+    """The module works as if nothing had been."""
+    for what, kind, family in net.combinations():
+        with net.Pool() as pool:
+            port = net.port()
+            servers = pool.servers(4, kind, family, port, ps.member("rr"))
+            shares = net.counts(net.burst(
+                servers, (net.LOOPBACK[family], port), 40), 4)
+            group = ps.group(servers[0])
+            tap.equal((shares, group.picked(), group["fallbacks"]),
+                      ([10] * 4, [10] * 4, 0), f"{text}: {what} exact afterwards")

@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 
-from . import net, ns, proc
+from . import ns, proc
 
 JOIN = 20563
 POLICY = 20564
@@ -186,6 +186,17 @@ def sysfs_dir(sock):
 def sysfs_read(path):
     with open(path) as file:
         return file.read().rstrip("\n")
+
+
+def sysfs_files(directory):
+    """{path below it: content} of all files but the kernel's own."""
+    found = {}
+    for path, _, names in os.walk(directory):
+        for name in names:
+            below = os.path.relpath(os.path.join(path, name), directory)
+            if below != "uevent":
+                found[below] = sysfs_read(os.path.join(directory, below))
+    return found
 
 
 def sysfs_write(path, value):
