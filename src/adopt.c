@@ -102,7 +102,7 @@ static int ps_adopt_sock(struct sock *sk, const struct ps_rule *rule)
 		if (IS_ERR(m))
 			err = PTR_ERR(m);
 		/* It has left since we saw it: ps_leave() holds the lock, too. */
-		else if (!m->left)
+		else if (!READ_ONCE(m->left))
 			err = ps_group_join(sk, &how, GFP_KERNEL_ACCOUNT);
 		/* From here on others of its user may bind the port, too. */
 		if (!err && rule->force)

@@ -41,7 +41,6 @@ static void ps_settle_work(struct work_struct *work)
 {
 	struct ps_group *g = container_of(to_delayed_work(work),
 					  struct ps_group, settle);
-
 	bool again = false;
 
 	/*
