@@ -146,9 +146,11 @@ def addresses(port):
 class Flow:
     """A client that keeps its port; one query at a time."""
 
-    def __init__(self, address):
-        self.sock = net.new("udp", net.INET6 if ":" in address[0] else net.INET)
+    def __init__(self, address, port=0):
+        family = net.INET6 if ":" in address[0] else net.INET
+        self.sock = net.new("udp", family)
         self.sock.setblocking(False)
+        self.sock.bind((net.WILDCARD[family], port))
         self.sock.connect(address)
         self.process = None
         self.number = self.rounds = 0
@@ -230,7 +232,8 @@ def fresh(port, count):
     """Which processes answer so many clients that weren't there before."""
     found = []
     for number in range(count):
-        flow = Flow(addresses(port)[number % len(net.FAMILIES)])
+        # A port that another has had may be that one's flow still.
+        flow = Flow(addresses(port)[number % len(net.FAMILIES)], net.port())
         with flow.sock:
             flow.ask()
             select.select([flow.sock], [], [], PATIENCE)

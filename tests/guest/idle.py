@@ -89,10 +89,11 @@ def work(link, kind, family, port, way, cpu, weight):
                 link.send("released")
 
 
-class Worker(proc.Child):
-    def __init__(self, pool, kind, family, port, way="epoll_wait", cpu=1,
-                 weight=1):
-        super().__init__(work, kind, family, port, way, cpu, weight)
+class Server(proc.Child):
+    """A process with a member; it waits for something from the beginning."""
+
+    def __init__(self, pool, what, *args):
+        super().__init__(what, *args)
         pool.push(self)
         self.get()
         self.settle()
@@ -113,6 +114,12 @@ class Worker(proc.Child):
         """Wait until it waits."""
         if not proc.wait_for(self.waits, 20):
             raise TimeoutError(f"a worker doesn't wait: {self.doing()}")
+
+
+class Worker(Server):
+    def __init__(self, pool, kind, family, port, way="epoll_wait", cpu=1,
+                 weight=1):
+        super().__init__(pool, work, kind, family, port, way, cpu, weight)
 
     def release(self):
         os.kill(self.pid, signal.SIGUSR1)
@@ -268,9 +275,7 @@ def something_queued():
             port = net.port()
             address = (net.LOOPBACK[family], port)
             # It waits for something else than its socket.
-            lazy = proc.Child(ignore, kind, family, port)
-            pool.push(lazy)
-            lazy.get()
+            Server(pool, ignore, kind, family, port)
             workers = [Worker(pool, kind, family, port) for _ in range(2)]
             for worker in workers:
                 busy(workers, kind, address, b"nap")
@@ -287,6 +292,8 @@ def something_queued():
 
 
 def ignore(link, kind, family, port):
+    # Neither the CPU of clients, which comes first, nor awake after the workers.
+    os.sched_setaffinity(0, {1})
     with net.server(kind, family, port, ps.member("idle")) as sock:
         try:
             receive(sock)
