@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The set against a plain model: who is in it, in what order, with what sums. */
 #include "bed.h"
+#include "set_check.h"
 #include "stats.h"
 #include "tap.h"
 
@@ -43,52 +44,6 @@ static void test_rank(void)
 	/* No standby while a member is active, of whatever generation. */
 	for (i = 0; i < ARRAY_SIZE(order); i++)
 		is(order[i], i, "rank %u", i);
-}
-
-/* What must be true of the set, from the members alone. */
-static const char *check(const struct bed *bed)
-{
-	const struct ps_set *set = bed->set;
-	u32 i, rank, at = 0, class = 0, sum = 0, n = ps_set_count(set);
-	bool weighted = false;
-
-	for (rank = 0; rank < PS_RANKS; rank++) {
-		const struct ps_member *last = NULL;
-		u32 of_rank = 0;
-
-		for (i = 0; i < bed->n; i++)
-			of_rank += bed->members[i].rank == rank;
-		if (set->ranks[rank] != of_rank)
-			return "the number of a rank's members";
-		for (i = 0; i < of_rank; i++, at++) {
-			const struct ps_member *m = ps_set_member(set, at);
-
-			if (m->rank != rank)
-				return "the order of ranks";
-			if (last && last->id >= m->id)
-				return "the order of ids";
-			last = m;
-		}
-		if (!class)
-			class = of_rank;
-	}
-	if (set->all != at)
-		return "the number of all";
-	if (n != class)
-		return "the class isn't the best rank";
-	for (i = 1; i < n; i++)
-		weighted |= ps_set_member(set, i)->weight !=
-			    ps_set_member(set, 0)->weight;
-	if (set->weighted != weighted)
-		return "weighted";
-	for (i = 0; weighted && i < n; i++) {
-		sum += ps_set_member(set, i)->weight;
-		if (set->upto[i] != sum)
-			return "the sums of weights";
-	}
-	if (weighted && ps_set_total(set, n) != sum)
-		return "the total";
-	return NULL;
 }
 
 /* A packet that had counted before: all it may read is a member. */
@@ -160,7 +115,7 @@ static void test_changes(void)
 
 			change(&bed);
 			changes++;
-			why = check(&bed) ?: check_late(&bed, before);
+			why = set_check(&bed) ?: check_late(&bed, before);
 			if (why && wrong++ < 5)
 				diag("round %u, change %u: %s", round, k, why);
 		}
@@ -212,10 +167,10 @@ static void test_move(void)
 	bed.set = ps_set_alloc(MEMBERS, GFP_KERNEL);
 	ps_set_move(bed.set, small);
 	kvfree(small);
-	ok(!check(&bed), "moved to a larger one: the same");
+	ok(!set_check(&bed), "moved to a larger one: the same");
 	for (; i < MEMBERS; i++)
 		put(&bed, &bed.members[i], i % PS_RANKS);
-	ok(!check(&bed), "which has room for more");
+	ok(!set_check(&bed), "which has room for more");
 	bed_free(&bed);
 }
 

@@ -9,6 +9,8 @@
 #include <linux/string.h>
 #include <linux/xarray.h>
 
+#include <machine.h>
+
 #include "tap.h"
 
 /* The paper's appendix A: key 00 01 .. 0f, message 00 01 .. 0e. */
@@ -227,6 +229,14 @@ static void test_xarray(void)
 	ok(!xa_load(&xa, 2) && !xa_load(&xa, U32_MAX), "nothing elsewhere");
 	ok(xa_erase(&xa, 64) == &at[3] && !xa_load(&xa, 64) && !xa_erase(&xa, 64),
 	   "erase");
+	is(xa_insert(&xa, 0, &xa, 0), -EBUSY, "insert where there is something");
+	ok(xa_load(&xa, 0) == &at[0], "changes nothing");
+	machine.no_memory = true;
+	is(xa_insert(&xa, 64, &xa, 0), -ENOMEM, "insert without memory");
+	machine.no_memory = false;
+	ok(!xa_load(&xa, 64), "neither");
+	is(xa_insert(&xa, 64, &xa, 0), 0, "insert where there is nothing");
+	ok(xa_load(&xa, 64) == &xa, "stores");
 	xa_destroy(&xa);
 }
 

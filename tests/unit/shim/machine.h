@@ -20,6 +20,9 @@ struct machine {
 	bool waits[MACHINE_WORKERS];	/* asleep, by the thread's number */
 	u32 asked;		/* calls of ps_worker_waits() */
 	u32 outdated;		/* of ps_groups_outdate() */
+	u32 changed;		/* of ps_group_changed() */
+	u32 left, enrolled;	/* of ps_sysfs_left(), ps_sysfs_enrolled() */
+	u32 left_id, enrolled_id;	/* the id that the member had then */
 	s64 seconds;		/* since it booted */
 	bool no_memory;		/* large allocations fail */
 };

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
 #include <stdlib.h>
 
 #include <linux/types.h>
 #include <linux/xarray.h>
+
+#include <machine.h>
 
 #define XA_BITS 6
 #define XA_LEVELS 6	/* 36 bits */
@@ -47,6 +50,17 @@ void *xa_store(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp)
 	/* the same */
 	smp_store_release(slot, entry);
 	return old;
+}
+
+/* One that needs no memory is refused as well where there is none. */
+int xa_insert(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp)
+{
+	if (xa_load(xa, index))
+		return -EBUSY;
+	if (machine.no_memory)
+		return -ENOMEM;
+	xa_store(xa, index, entry, gfp);
+	return 0;
 }
 
 void *xa_erase(struct xarray *xa, unsigned long index)

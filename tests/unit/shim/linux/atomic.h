@@ -41,6 +41,12 @@ static inline void atomic_add(int i, atomic_t *v)
 	__atomic_fetch_add(&v->counter, i, __ATOMIC_RELAXED);
 }
 
+static inline void atomic_inc(atomic_t *v)
+{
+	shim_point();
+	atomic_add(1, v);
+}
+
 static inline int atomic_inc_return(atomic_t *v)
 {
 	return __atomic_add_fetch(&v->counter, 1, __ATOMIC_SEQ_CST);

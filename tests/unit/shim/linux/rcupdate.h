@@ -19,7 +19,10 @@ void synchronize_rcu(void);
 #define rcu_assign_pointer(p, v) smp_store_release(&(p), (v))
 #define RCU_INIT_POINTER(p, v) WRITE_ONCE(p, v)
 
-/* Where it is called one may sleep: so the grace period can be awaited. */
+/*
+ * Where it is called one may sleep, or a lock is held and the test has no
+ * readers: so the grace period can be awaited.
+ */
 #define kvfree_rcu(p, field) do {					\
 	synchronize_rcu();						\
 	kvfree(p);							\

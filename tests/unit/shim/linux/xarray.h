@@ -24,6 +24,7 @@ static inline void xa_init_flags(struct xarray *xa, gfp_t flags)
 
 void *xa_load(struct xarray *xa, unsigned long index);
 void *xa_store(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp);
+int xa_insert(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp);
 void *xa_erase(struct xarray *xa, unsigned long index);
 void xa_destroy(struct xarray *xa);
 
