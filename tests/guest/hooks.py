@@ -3,10 +3,12 @@
 # guest: modules timeout=600
 """Functions that somebody else replaces, a livepatch for instance: who comes
 second is refused in plain words, and nothing of it stays."""
+import collections
+import contextlib
 import os
 import random
 
-from lib import modules, net, proc, ps, tap
+from lib import modules, net, ns, proc, ps, tap
 from lib.modules import Log, taken
 from lib.net import INET, Pool, combinations
 from lib.tap import Skip, equal, fails, ok, test
@@ -204,6 +206,104 @@ def after_arming():
     for function in tried:
         with taken(function):
             equal(ps.hooks(), {function}, f"{function}: somebody else's now")
+
+
+# Any user can have the module try
+
+TRIES = 100
+# Half a second lies between any two, and what is refused takes next to none.
+MOST = 20
+CROWD = 4
+
+
+def join():
+    """A JOIN of a new socket: None, or the errno's name."""
+    with net.new("tcp", INET) as sock:
+        return tap.error_of(ps.join, sock)
+
+
+def joins(count):
+    """What so many of them come to."""
+    return collections.Counter(join() for _ in range(count))
+
+
+def user():
+    return proc.as_nobody(joins, TRIES)
+
+
+def owner():
+    """Root of a user namespace, which may write rules of its own."""
+    def main():
+        ns.own_everything()
+        return joins(TRIES // 2) + collections.Counter(
+            tap.error_of(ps.rule, "add tcp 443 policy=rr")
+            for _ in range(TRIES // 2))
+    return proc.as_nobody(main)
+
+
+def crowd():
+    """Several processes at once."""
+    def one(link):
+        proc.become_nobody()
+        link.send(joins(TRIES // CROWD))
+
+    with contextlib.ExitStack() as stack:
+        children = [stack.enter_context(proc.Child(one))
+                    for _ in range(CROWD)]
+        return sum((child.get() for child in children), collections.Counter())
+
+
+def join_later():
+    """A user's, which is refused until half a second after the last try."""
+    return None if proc.wait_for(
+        lambda: proc.as_nobody(join) is None) else "EBUSY"
+
+
+class Attempts:
+    """How often arming is tried while a function is taken: each time the
+    module calls register_ftrace_function() so many times."""
+
+    def __init__(self, calls):
+        self._calls = calls
+        join()				# what it says in the log has it try more
+        self._each = self.calls_of(join)[0]
+
+    def calls_of(self, call, *args):
+        """How many calls call(*args) makes, and what it returns."""
+        before = self._calls()
+        value = call(*args)
+        return self._calls() - before, value
+
+    def of(self, call, *args):
+        """The same in attempts."""
+        calls, value = self.calls_of(call, *args)
+        return calls / self._each, value
+
+
+def seldom(text, attempts, who):
+    """Users without privileges are refused, most of them without a try."""
+    tried, errors = attempts.of(who)
+    equal(errors, {"EBUSY": TRIES}, f"{text}: all are refused")
+    ok(tried <= MOST, f"{text}: at most {MOST} of {TRIES} are tried", tried)
+    tap.diag(f"{text}: {tried:g} of {TRIES}")
+
+
+@test
+def tried_seldom():
+    """while a function is taken no user has the others patched all the time"""
+    for text, free in (("an administrator's succeeds at once", join),
+                       ("a user's succeeds later", join_later)):
+        ok(ps.disarmed(), "disarmed", ps.hooks())
+        with taken("reuseport_select_sock"), \
+                modules.counted("register_ftrace_function") as calls:
+            attempts = Attempts(calls)
+            seldom("a user", attempts, user)
+            seldom("root of a namespace", attempts, owner)
+            seldom("several at once", attempts, crowd)
+            equal(attempts.of(joins, 5), (5, {"EBUSY": 5}),
+                  "an administrator's are all tried")
+            seldom("a user, after that", attempts, user)
+        equal(free(), None, f"once it's free {text}")
 
 
 # A real livepatch

@@ -27,17 +27,33 @@ def unload(name):
 
 
 @contextlib.contextmanager
-def taken(function):
-    """Somebody replaces a kernel function while the block runs."""
-    error = load("taker", function=function)
+def _loaded(name, function):
+    """A module of ours that does something to a kernel function."""
+    error = load(name, function=function)
     if error:
-        raise RuntimeError(f"{function} can't be taken: {error}")
+        raise RuntimeError(f"{name} {function}: {error}")
     try:
         yield
     finally:
-        error = unload("taker")
+        error = unload(name)
         if error:
             raise RuntimeError(error)
+
+
+def taken(function):
+    """Somebody replaces a kernel function while the block runs."""
+    return _loaded("taker", function)
+
+
+@contextlib.contextmanager
+def counted(function):
+    """The block gets a function: how often the kernel has called this one."""
+    def calls():
+        with open("/sys/module/counter/parameters/calls") as file:
+            return int(file.read())
+
+    with _loaded("counter", function):
+        yield calls
 
 
 class Log:
