@@ -30,6 +30,15 @@ def pseudo(source, target, length, protocol):
         struct.pack("!HH", protocol, length)
 
 
+def checksummed(source, target, protocol, segment, place, wrong=0):
+    """With its checksum at that place, or one that is off by so much."""
+    segment = segment[:place] + bytes(2) + segment[place + 2:]
+    covered = pseudo(source[0], target[0], len(segment), protocol)
+    total = checksum(covered + segment) or 0xffff
+    total = (total + wrong) % 0x10000 or 0xffff
+    return segment[:place] + struct.pack("!H", total) + segment[place + 2:]
+
+
 def ip(source, target, protocol, payload):
     """A packet: payload behind an IP header."""
     if ":" in source:
