@@ -4,11 +4,13 @@ datagrams."""
 import struct
 import time
 
-from . import clients, net, ps
+from . import clients, net, ps, tap
 
 # The first octet and a version of 0: to the policy quic it is a packet of a
 # version that it doesn't know, so that the rest of it names no member.
 DATAGRAM = struct.Struct("!B4xII")
+
+FOR_LONG = 600		# seconds of affinity: no flow here idles as long
 
 # So many may wait at a time, for one member may get them all.
 BATCH = 200
@@ -68,7 +70,7 @@ class Flows:
 
     def __init__(self, pool, addresses, count):
         self._pool = pool
-        self._addresses = addresses
+        self.addresses = addresses
         self._clients = []
         self.more(count)
 
@@ -76,7 +78,7 @@ class Flows:
         """So many new ones; their numbers."""
         begin = len(self)
         for number in range(begin, begin + count):
-            address = self._addresses[number % len(self._addresses)]
+            address = self.addresses[number % len(self.addresses)]
             sock = self._pool.new("udp", net.INET6 if ":" in address[0]
                                   else net.INET)
             sock.connect(address)
@@ -109,10 +111,25 @@ class Flows:
         return found
 
 
+def settled(pool, kind, policy, count, **wishes):
+    """(servers, flows, owners): a new group of four with affinity, and so many
+    flows, each of which has its server."""
+    servers, addresses = group_of(pool, kind, 4, policy, affinity=FOR_LONG,
+                                  **wishes)
+    flows = Flows(pool, addresses, count)
+    return servers, flows, flows.owners(servers)
+
+
 def moved(before, after):
     """The flows whose owners differ."""
     return [flow for flow, (old, new) in enumerate(zip(before, after))
             if old is not new]
+
+
+def stays(text, flows, servers, before):
+    """All flows are where they were."""
+    after = flows.owners(servers)
+    return tap.equal((moved(before, after), None in after), ([], False), text)
 
 
 def shares(owners, servers):
