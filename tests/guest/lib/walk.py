@@ -153,9 +153,10 @@ def connect(family, host):
             shares = net.counts(net.burst(servers, address, 4), 3)
             if shares != [2, 0, 2]:
                 yield f"the others' {shares}"
+        # IPv6 without memory for a route has none.
         return Entry(lambda: servers[1].connect(peer.getsockname()),
                      lambda: ps.info(servers[0]).selectable == 2, "ENOBUFS",
-                     after=after)
+                     "ENETUNREACH", after=after)
     return prepare
 
 
