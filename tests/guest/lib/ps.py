@@ -140,12 +140,13 @@ def _pairs(words):
 
 def parse(text):
     groups = {}
+    last = None
     for line in text.splitlines():
         if line.startswith(" "):
-            group.members.append(_pairs(line.split()))
+            last.members.append(_pairs(line.split()))
         else:
-            name, *words = line.split()
-            group = groups[name] = Group(_pairs(words))
+            called, *words = line.split()
+            last = groups[called] = Group(_pairs(words))
     return groups
 
 
