@@ -88,7 +88,7 @@ class Round:
             counts = tally.Tally("answered", "silent")
             self._hosts.append(proc.Child(
                 serving.stay, self._site, counts, self._random(), loose,
-                not self._reloads))
+                not loose and not self._reloads))
             self._hosts[-1].get()
         self._until = until = time.monotonic() + self._seconds
         self._clients = [asking.Client(place, self._random())

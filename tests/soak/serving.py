@@ -114,7 +114,8 @@ def stay(link, site, counts, seed, loose, peers):
     or there may be none to whom a visitor's connections can go.
 
     peers: UDP sockets have one now and then. The kernel takes such a socket out
-    of its group for good: only who is a member still goes on being one.
+    of its group for good: only who is a member still goes on being one. Those of
+    somebody must not: while all of a port have a peer, nobody gets others'.
     """
     choose = random.Random(seed)
     server = Recorder(site.received, counts)
