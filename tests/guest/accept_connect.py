@@ -194,10 +194,10 @@ def accept_then_connect():
 
 
 def keep_sending(link, family, address):
-    """Send from several ports until told to stop; say how many."""
+    """Send from several ports when told to, until told to stop; say how many."""
     with Pool() as pool:
         socks = [pool.new("udp", family) for _ in range(FLOWS)]
-        link.send("up")
+        link.recv()		# there is somebody to hear it
         sent = 0
         while not link.poll(0):
             socks[sent % FLOWS].sendto(b"%d" % sent, address)
@@ -230,7 +230,7 @@ def bind_then_close():
                 pool.push(sender)
                 others = pool.servers(2, "udp", family, port, ps.member(),
                                       net.roomy, addr=host)
-                sender.get()
+                sender.link.send("go")
                 to_others = to_it = 0
                 for _ in range(CLOSED):
                     with net.server("udp", family, port, ps.member(

@@ -258,7 +258,7 @@ def charged():
         def grown(low, high):
             """In MB; what was let go is freed a grace period later."""
             return proc.wait_for(
-                lambda: low <= (group.cgroup.used() - before) / MB <= high)
+                lambda: low <= (group.cgroup.used() - before) / MB <= high, 40)
 
         def check(text, low, high):
             ok(grown(low, high), text, group.cgroup.used() - before)

@@ -161,11 +161,11 @@ class Idle:
 
     def speak(self):
         """A datagram of the second flow."""
+        began = time.monotonic()
         self._found.add(self._servers.index(
             self._flows.owners(self._servers, [1])[0]))
-        now = time.monotonic()
-        self._longest = max(self._longest, now - self._last)
-        self._last = now
+        self._longest = max(self._longest, time.monotonic() - self._last)
+        self._last = began
 
     def outcome(self):
         """None if the guest stood still for longer than a flow lives."""

@@ -290,6 +290,7 @@ def tcp_flags():
 @test
 def tcp_segments():
     """garbage in headers and options, under each policy"""
+    began = 0
     with Pool() as outer:
         device = tun.Tun(outer)
         for text, family in FAMILIES:
@@ -299,7 +300,7 @@ def tcp_segments():
                     servers = tcp_group(pool, family, policy)
                     segments = Segments(chance, family,
                                         servers[0].getsockname()[1])
-                    wrong, last, began = [], None, 0
+                    wrong, last = [], None
                     for _ in range(fuzz.rounds(100)):
                         frame, begins = segments.next()
                         trouble, last = send_segment(
@@ -311,8 +312,8 @@ def tcp_segments():
                         if trouble:
                             wrong.append((frame.hex(), begins, trouble))
                     equal(wrong[:3], [], f"{text} {policy}")
-                    ok(began, f"{text} {policy}: of all sorts", began)
                     device.replies()
+    ok(began, "some of them began a connection", began)
     fuzz.check_exact("segments")
 
 

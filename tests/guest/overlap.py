@@ -408,8 +408,8 @@ def tcp_worker(link, kind, port, generation):
             server.take_all(sock)
             server.remove(sock)
             sock.close()
-        while server.turn(0.3):
-            pass
+        while server.waiting():
+            server.turn(1)
         link.send("done")
 
 

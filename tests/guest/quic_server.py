@@ -146,8 +146,9 @@ class Client(QuicConnectionProtocol):
         self.worker = None
 
     async def bind(self):
+        # A port that another has had may be that one's flow still.
         await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: self, local_addr=(net.LOOPBACK[self.family], 0))
+            lambda: self, local_addr=(net.LOOPBACK[self.family], net.port()))
 
     async def begin(self):
         await self.bind()

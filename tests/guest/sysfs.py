@@ -220,7 +220,9 @@ def steers():
             here = net.LOOPBACK[family], port
 
             def shares(count):
-                return net.counts(net.burst(servers, here, count), 4)
+                # A port that another has had may be that one's flow still.
+                return net.counts(net.burst(
+                    servers, here, count, lambda _: (here[0], net.port())), 4)
 
             at(servers[0], "policy", "rr")
             equal(shares(8), [2] * 4, f"{text}: policy")
@@ -257,8 +259,8 @@ def backlog():
             here = net.LOOPBACK[family], port
             for _ in range(3):
                 pool.add(net.client(kind, here))
-            waiting = proc.wait_for(
-                lambda: int(at(sock, "members/0/backlog")))
+            proc.wait_for(lambda: int(at(sock, "members/0/backlog")) >= 3)
+            waiting = int(at(sock, "members/0/backlog"))
             ok(waiting == 3 if kind == "tcp" else waiting > 3,
                f"{text}: three clients", waiting)
             net.take_all([sock], 3)

@@ -329,13 +329,13 @@ def dying_namespace():
     equal(ps.sysfs_names(), [], "none of them here")
 
 
-def read_all(link, seed):
+def read_all(link, seed, nice=0):
     """Read, and write what was read, until told to stop."""
     choose = random.Random(seed)
     allowed = errno.ENOENT, errno.ENODEV
     root = f"{ns.sysfs()}/class/portsteer"
     count, wrong = 0, []
-    os.nice(19)		# a busy guest's rmmod has to get its turn
+    os.nice(nice)
     link.send("up")
     while not link.poll(0):
         # Walking would take a directory that vanishes for an empty one.
@@ -441,7 +441,8 @@ def unload_read():
     with Pool() as pool:
         socks = [pool.server("udp", INET, net.port(), ps.member())
                  for _ in range(10)]
-        readers = [pool.enter_context(proc.Child(read_all, i))
+        # a busy guest's rmmod has to get its turn
+        readers = [pool.enter_context(proc.Child(read_all, i, 19))
                    for i in range(2)]
         for child in readers:
             child.get()
