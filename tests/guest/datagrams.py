@@ -557,4 +557,4 @@ def connected_mapped_and_device():
 
 
 if __name__ == "__main__":
-    tap.run(ps.prepare_guest, ps.left_behind, ps.remove_module, limit=250)
+    tap.run(ps.prepare_guest, ps.left_behind, ps.remove_module)

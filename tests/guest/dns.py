@@ -23,8 +23,7 @@ from lib.tap import equal, ok, test
 QUICK = os.environ.get("PS_QUICK")
 RESTARTS = 1 if QUICK else 3
 FLOWS = 24		# of each family: clients that keep their port
-# Seconds that a client waits for an answer; a slow guest may stand still.
-PATIENCE = 10 if sys.argv[1:2] == ["table"] else 40
+PATIENCE = 10		# seconds that a client waits for an answer
 PRESSURE = 60		# queries of dnsperf under way, for each family
 AFFINITY = 600
 

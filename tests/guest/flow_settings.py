@@ -33,7 +33,7 @@ def by_option_and_sysfs():
                        ps.group(one)["affinity"]), (seconds,) * 3,
                       f"{kind}: option {seconds}")
                 check_on(f"{kind} option", servers, addresses, seconds)
-            for seconds in (0, 100, 2**31 - 1, 0):
+            for seconds in (0, 1, 2**31 - 1, 0):
                 setting(one, "affinity", seconds)
                 equal((ps.get(other, ps.AFFINITY), setting(one, "affinity")),
                       (seconds,) * 2, f"{kind}: sysfs {seconds}")

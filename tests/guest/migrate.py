@@ -142,9 +142,8 @@ def queued(kind, policy, leave, kinds=(Edge, Level, Blocking)):
            f"{text}: nobody got over twice the mean", moved)
         woken = [w.shares[n][0] - left for w, n in zip(waiters, shares)
                  if len(w.shares) > n]
-        # The contract says 0.1 s, of a machine that isn't emulated: here it is
-        # the time in which all have to be taken.
-        ok(woken and max(woken) < 20, f"{text}: all of them woke", woken)
+        # The contract says 0.1 s, of a machine that isn't emulated.
+        ok(woken and max(woken) < 3, f"{text}: all of them woke", woken)
         group = ps.group(servers[0])
         equal((group["migrated"], group["migrate_failed"]), (moving, 0),
               f"{text}: so many were counted")
